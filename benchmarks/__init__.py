@@ -1,0 +1,1 @@
+"""What anyone can measure again: each file here is a command."""

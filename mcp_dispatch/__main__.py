@@ -1,0 +1,5 @@
+"""`python -m mcp_dispatch`."""
+
+from mcp_dispatch.cli import main
+
+main()

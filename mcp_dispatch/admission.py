@@ -1,0 +1,118 @@
+"""Slots: shared calls side by side up to a limit, an exclusive call alone, in order of arrival."""
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from mcp_dispatch.model.tools import Sharing
+
+DEFAULT_LIMIT = 10
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    sharing: Sharing
+    granted: anyio.Event = field(default_factory=anyio.Event)
+    gone: bool = False
+
+
+class Admission:
+    """The queue of one scope. Nobody overtakes: `[R R W R R]` runs as `[R R] [W] [R R]`."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._shared = 0
+        self._exclusive = False
+        self._queue: deque[_Waiter] = deque()
+
+    @property
+    def running(self) -> int:
+        return self._shared + self._exclusive
+
+    @property
+    def waiting(self) -> int:
+        return sum(not waiter.gone for waiter in self._queue)
+
+    @asynccontextmanager
+    async def slot(self, sharing: Sharing) -> AsyncGenerator["Slot", None]:
+        slot = Slot(self, sharing)
+        await slot.take()
+        try:
+            yield slot
+        finally:
+            slot.give_back()
+
+    async def enter(self, sharing: Sharing) -> None:
+        waiter = _Waiter(sharing)
+        self._queue.append(waiter)
+        self._admit()
+        try:
+            await checkpoint_if_cancelled()
+            await waiter.granted.wait()
+        except BaseException:
+            waiter.gone = True
+            # Granted and cancelled in the same turn of the loop: the place is ours to return.
+            if waiter.granted.is_set():
+                self.leave(sharing)
+            else:
+                self._admit()
+            raise
+
+    def leave(self, sharing: Sharing) -> None:
+        if sharing is Sharing.SHARED:
+            self._shared -= 1
+        else:
+            self._exclusive = False
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._queue:
+            head = self._queue[0]
+            if not head.gone and not self._fits(head.sharing):
+                return
+            self._queue.popleft()
+            if not head.gone:
+                self._grant(head)
+
+    def _fits(self, sharing: Sharing) -> bool:
+        if self._exclusive:
+            return False
+        return self._shared < self._limit if sharing is Sharing.SHARED else self._shared == 0
+
+    def _grant(self, waiter: _Waiter) -> None:
+        if waiter.sharing is Sharing.SHARED:
+            self._shared += 1
+        else:
+            self._exclusive = True
+        waiter.granted.set()
+
+
+class Slot:
+    """A place to run in. It can be given back while a person thinks, and taken again at the end
+    of the queue."""
+
+    def __init__(self, admission: Admission, sharing: Sharing) -> None:
+        self._admission = admission
+        self._sharing = sharing
+        self._held = False
+
+    async def take(self) -> None:
+        await self._admission.enter(self._sharing)
+        self._held = True
+
+    async def become(self, sharing: Sharing) -> None:
+        """A rewrite changed the call: give the place back and queue as what the call is now."""
+        if sharing is self._sharing:
+            return
+        self.give_back()
+        self._sharing = sharing
+        await self.take()
+
+    def give_back(self) -> None:
+        if self._held:
+            self._held = False
+            self._admission.leave(self._sharing)

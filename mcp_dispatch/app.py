@@ -1,0 +1,309 @@
+"""Settings to live objects: the only place that constructs."""
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mcp_dispatch.approval.approver import Approver, AskFallback
+from mcp_dispatch.dispatcher import Dispatcher, Live
+from mcp_dispatch.hooks.config import HookSource, parse_hooks
+from mcp_dispatch.hooks.hooks import Hooks
+from mcp_dispatch.journal.writer import Journal
+from mcp_dispatch.model.errors import ConfigError, Refused
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.pool.assemble import Pool, assemble
+from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.store import ResultStore
+from mcp_dispatch.scope import Scope
+from mcp_dispatch.settings.files import SettingsFiles
+from mcp_dispatch.settings.layers import (
+    MANAGED_DIR,
+    claude_config_dir,
+    sources_from,
+    user_config_dir,
+)
+from mcp_dispatch.settings.load import Settings
+from mcp_dispatch.settings.models import HttpSettings, PermissionMode
+from mcp_dispatch.settings.watch import Watch
+from mcp_dispatch.state import StateDirectory
+from mcp_dispatch.tools.background import BackgroundTasks
+from mcp_dispatch.tools.offered import BuiltIns, unknown_names
+from mcp_dispatch.tools.task_stop import OLD_NAMES
+from mcp_dispatch.upstream.catalogue import Catalogue
+from mcp_dispatch.upstream.collection import Upstreams
+from mcp_dispatch.upstream.config import load_servers
+from mcp_dispatch.upstream.tool import Expose
+from mcp_dispatch.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+FIRST_LIST_SECONDS = 10.0
+"""How long the first `tools/list` waits for servers, all of them together."""
+
+_SUPPORTED = frozenset({"hooks", "env"})
+_READ_ONCE = ("naming", "concurrency", "approvals", "http")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags that `serve` and its siblings share."""
+
+    workspace: Path | None = None
+    settings: tuple[Path, ...] = ()
+    mcp_config: tuple[Path, ...] = ()
+    state_dir: Path | None = None
+    permission_mode: PermissionMode | None = None
+    claude_settings: bool = False
+    ask_fallback: AskFallback = AskFallback.DENY
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    managed_dir: Path = MANAGED_DIR
+
+
+@asynccontextmanager
+async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["App", None]:
+    """Raises `StartError` where the flags or the files they name cannot be used."""
+    files = _settings_files(options)
+    chosen = Workspace.choose(options.workspace, (), Path.cwd())
+    settings = files.read(chosen.root)
+    _mention_claude(options, chosen.root)
+    servers, problems = load_servers(options.mcp_config, options.environ)
+    _report(problems)
+    results, journal = ResultStore(state.results), Journal(state.journal)
+    results.remove_abandoned()
+    children = Children()
+    upstreams = Upstreams(servers, children, state.path, options.environ, cwd=chosen.root)
+    tasks = BackgroundTasks(children, state.path / "tasks")
+    tasks.remove_old()
+    async with children:
+        app = App(
+            *(options, files, settings, chosen, state),
+            *(children, upstreams, results, journal, tasks),
+        )
+        children.beside(app.follow_settings)
+        try:
+            async with upstreams:
+                yield app
+        finally:
+            journal.close()
+
+
+class App:
+    """Everything that lives as long as the server, and the parts that are replaced meanwhile."""
+
+    def __init__(
+        self,
+        options: Options,
+        files: SettingsFiles,
+        settings: Settings,
+        chosen: Workspace,
+        state: StateDirectory,
+        children: Children,
+        upstreams: Upstreams,
+        results: ResultStore,
+        journal: Journal,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._options = options
+        self._files = files
+        self._settings = settings
+        self._chosen = chosen
+        self._workspace = _with_directories(chosen, settings)
+        self._said: frozenset[str] = frozenset()
+        self._started_with = settings.dispatch
+        self._state = state
+        self._children = children
+        self._upstreams = upstreams
+        self._tasks = tasks
+        self._built_ins = BuiltIns(children, state.run, tasks, options.environ)
+        self._catalogue = Catalogue(_exposed_under(settings))
+        self.on_tools_changed: Callable[[], None] = lambda: None
+        self.on_reloaded: Callable[[], None] = lambda: None
+        self.scope = self.open_scope()
+        self._live = self._make_live()
+        self.dispatcher = Dispatcher(
+            lambda: self._live,
+            Approver(options.ask_fallback),
+            results,
+            journal,
+        )
+        upstreams.on_change = self._upstreams_changed
+
+    @property
+    def ask_timeout(self) -> float:
+        return self._settings.dispatch.approvals.timeout_seconds
+
+    @property
+    def http(self) -> HttpSettings:
+        return self._settings.dispatch.http
+
+    @property
+    def wants_roots(self) -> bool:
+        """Without the flag, the client's first root is the workspace."""
+        return self._options.workspace is None
+
+    def use_roots(self, roots: Sequence[Path]) -> None:
+        self._adopt(Workspace.choose(self._options.workspace, roots, Path.cwd()))
+        self.scope.cwd = self._workspace.root
+
+    async def follow_settings(self) -> None:
+        """Reads the settings again whenever one of their files changes, for ever."""
+        await Watch(lambda: self._files.watched(self._chosen.root)).run(self.reload)
+
+    def reload(self) -> None:
+        """Reads the settings again. What follows from them takes its place in one step: a call in
+        flight goes on with the tool and the hooks it began with.
+        """
+        if self._adopt(self._chosen):
+            logger.info("the settings were read again: %d rules", len(self._settings.rules))
+            self.on_reloaded()
+
+    def open_scope(self) -> Scope:
+        """For one more client, which starts in the workspace."""
+        return Scope(self._workspace.root, limit=self._settings.dispatch.concurrency.max)
+
+    async def end_scope(self, scope: Scope) -> None:
+        """Called once its calls have ended: what they left running ends too."""
+        scope.asks.clear()
+        await self._tasks.end_scope(scope.id)
+
+    def input_schema(self, name: str) -> JsonObject | None:
+        tool = self._live.pool.find(name)
+        schema = tool.definition.get("inputSchema") if tool else None
+        return schema if isinstance(schema, dict) else None
+
+    async def definitions(self) -> list[JsonObject]:
+        """The `tools/list` entries: what a bare deny removes is not listed."""
+        await self._upstreams.settled(FIRST_LIST_SECONDS)
+        return [tool.definition for tool in self._listed()]
+
+    async def expect(self, name: str) -> None:
+        """A name that nobody has yet may belong to a server that is still starting."""
+        if self._live.pool.find(name) is None:
+            await self._upstreams.settled(FIRST_LIST_SECONDS)
+
+    def _upstreams_changed(self) -> None:
+        self._live = replace(self._live, pool=self._pool())
+        self.on_tools_changed()
+
+    def _listed(self) -> list[Tool]:
+        policy, pool = self._live.policy, self._live.pool
+        return [
+            tool
+            for tool in pool.listed
+            if policy.is_hidden(tool.rule_name, tool.name, tool.server) is None
+        ]
+
+    def _adopt(self, chosen: Workspace) -> bool:
+        """Whether anything is different now. What cannot be read leaves everything as it was."""
+        try:
+            settings = self._files.read(chosen.root)
+        except ConfigError as error:
+            logger.error("%s; the settings stay as they were", error)
+            return False
+        if (settings, chosen) == (self._settings, self._chosen):
+            return False
+        before = [tool.name for tool in self._listed()]
+        self._settings, self._chosen = settings, chosen
+        self._workspace = _with_directories(chosen, settings)
+        self._live = self._make_live()
+        if [tool.name for tool in self._listed()] != before:
+            self.on_tools_changed()
+        return True
+
+    def _make_live(self) -> Live:
+        settings = self._settings
+        policy = Policy(
+            settings,
+            self._workspace.directories,
+            own=(self._state.path, user_config_dir(self._options.environ)),
+            mode=settings.mode_with(self._options.permission_mode),
+            protected_files=[Path.cwd() / path for path in self._options.mcp_config],
+        )
+        config, of_hooks = parse_hooks(
+            [HookSource(each.value, each.file) for each in settings.hooks]
+        )
+        missed = policy.problems_with([server.name for server in self._upstreams.servers])
+        self._say([*settings.problems, *policy.problems, *missed, *of_hooks, *self._too_late()])
+        hooks = Hooks(config, self._children, self._environ, workspace=self._workspace.root)
+        return Live(self._pool(), hooks, policy)
+
+    def _too_late(self) -> list[str]:
+        now, then = self._settings.dispatch, self._started_with
+        return [
+            f"dispatch.{key} is read once, at the start; it has changed since, without effect"
+            for key in _READ_ONCE
+            if getattr(now, key) != getattr(then, key)
+        ]
+
+    @property
+    def _environ(self) -> Mapping[str, str]:
+        """What commands and hooks see."""
+        return {**self._options.environ, **self._settings.environment}
+
+    def _say(self, problems: Iterable[object]) -> None:
+        """Each of them once, for as long as it lasts."""
+        texts = dict.fromkeys(map(str, problems))
+        _report(text for text in texts if text not in self._said)
+        self._said = frozenset(texts)
+
+    def _pool(self) -> Pool:
+        upstream = self._catalogue.tools(self._upstreams.servers)
+        chosen = self._settings.dispatch.tools
+        _report(unknown_names(chosen or ()))
+        own = self._built_ins.offered(self._workspace, self._environ, chosen)
+        pool = assemble(own, upstream, OLD_NAMES)
+        _report(
+            f"{loser.tool.rule_name} is not listed: {loser.by.rule_name} has the name "
+            f"{loser.by.name}; it can be called as {loser.tool.rule_name}"
+            for loser in pool.shadowed
+        )
+        return pool
+
+
+def _settings_files(options: Options) -> SettingsFiles:
+    sources = sources_from(
+        options.environ,
+        options.settings,
+        claude=options.claude_settings,
+        managed=options.managed_dir,
+    )
+    return SettingsFiles(sources, supported=_SUPPORTED)
+
+
+def _mention_claude(options: Options, root: Path | None) -> None:
+    """Who has settings for Claude Code may believe that they hold here."""
+    folders = [claude_config_dir(options.environ), *([root / ".claude"] if root else [])]
+    files = [
+        folder / name for folder in folders for name in ("settings.json", "settings.local.json")
+    ]
+    found = [str(file) for file in files if file.is_file()]
+    if found and not options.claude_settings:
+        logger.info("not read without --claude-settings: %s", ", ".join(found))
+
+
+def _with_directories(chosen: Workspace, settings: Settings) -> Workspace:
+    """Of the directories that settings add, those that can be found."""
+    found: list[Path] = []
+    for path in settings.additional_directories:
+        try:
+            found += chosen.with_directories([path]).additional
+        except Refused as refused:
+            _report([f"permissions.additionalDirectories: {refused}; it is skipped"])
+    return replace(chosen, additional=tuple(found))
+
+
+def _exposed_under(settings: Settings) -> Expose:
+    style = settings.dispatch.naming
+    naming = Naming(NamingStyle(style.style), style.max_length)
+    return lambda server, tool: exposed_name(server, tool, naming)
+
+
+def _report(problems: Iterable[object]) -> None:
+    for problem in problems:
+        logger.warning("%s", problem)

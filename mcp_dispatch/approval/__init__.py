@@ -1,0 +1,1 @@
+"""Asking a person, and what stands when nobody can be asked."""

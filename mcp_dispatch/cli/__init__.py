@@ -1,0 +1,51 @@
+"""The command line: one file per command, nothing heavy imported until it must."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from mcp_dispatch import __version__
+from mcp_dispatch.cli.demo import demo
+from mcp_dispatch.cli.doctor import doctor
+from mcp_dispatch.cli.explain import explain
+from mcp_dispatch.cli.schema import schema
+from mcp_dispatch.cli.serve import serve
+from mcp_dispatch.cli.trust import trust
+from mcp_dispatch.cli.untrust import untrust
+
+app = typer.Typer(
+    name="mcp-dispatch",
+    help="One MCP server in front of all of your tools.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve)
+app.command()(demo)
+app.command()(doctor)
+app.command()(explain)
+app.command()(trust)
+app.command()(untrust)
+app.command()(schema)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"mcp-dispatch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[  # the callback acts on it
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """One MCP server in front of all of your tools."""
+
+
+def main() -> None:
+    sys.exit(app())

@@ -1,0 +1,140 @@
+"""`mcp-dispatch explain`: what the rules say of a call, and why, without making it."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from mcp_dispatch.cli.flags import (
+    ClaudeSettingsFlag,
+    Fallback,
+    FallbackFlag,
+    McpConfigFlag,
+    ModeFlag,
+    SettingsFlag,
+    StateDirFlag,
+    WorkspaceFlag,
+)
+
+if TYPE_CHECKING:
+    from mcp_dispatch.cli.explaining import Court
+
+_WRONG = 2
+
+
+def explain(
+    tool: Annotated[
+        str | None,
+        typer.Argument(help="The tool: Bash, Edit, mcp__server__tool, … or short: 'Bash(ls -l)'."),
+    ] = None,
+    arguments: Annotated[
+        str | None,
+        typer.Argument(metavar="[JSON]", help="Its arguments, as a JSON object."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            "--batch",
+            metavar="FILE",
+            help='Judge every line {"id": …, "tool": …, "input": {…}} of FILE (- for standard '
+            "input), and print one line of JSON for each.",
+        ),
+    ] = None,
+    test: Annotated[
+        bool,
+        typer.Option("--test", help="Run the examples in dispatch.ruleTests instead."),
+    ] = False,
+    workspace: WorkspaceFlag = None,
+    settings: SettingsFlag = None,
+    mcp_config: McpConfigFlag = None,
+    state_dir: StateDirFlag = None,
+    permission_mode: ModeFlag = None,
+    claude_settings: ClaudeSettingsFlag = False,
+    ask_fallback: FallbackFlag = Fallback.DENY,
+) -> None:
+    """Show what would become of a call: the decision, and every vote with its file and line.
+
+    Takes the flags of `serve`. Nothing is run: no tool, no hook, no server.
+    """
+    from mcp_dispatch.cli.explaining import open_court
+    from mcp_dispatch.model.errors import StartError
+
+    wanted = [tool is not None, batch is not None, test]
+    if sum(wanted) != 1 or (arguments is not None and tool is None):
+        _fail("give a tool with its arguments, or --batch FILE, or --test; and only one of them")
+    try:
+        court = open_court(
+            workspace, settings or [], state_dir, permission_mode, claude=claude_settings
+        )
+    except StartError as error:
+        _fail(str(error))
+    if batch is not None:
+        _answer(batch, court)
+    elif test:
+        raise typer.Exit(_test(court, as_json=as_json))
+    else:
+        _explain_one(str(tool), arguments, court, as_json=as_json)
+
+
+def _explain_one(tool: str, arguments: str | None, court: "Court", *, as_json: bool) -> None:
+    from mcp_dispatch.cli.explaining import Impossible, explanation, readable
+
+    try:
+        call = court.read(tool, arguments)
+        verdict = court.judge(call)
+    except Impossible as error:
+        _fail(str(error))
+    if as_json:
+        print(json.dumps(explanation(verdict), indent=2))
+    else:
+        print(readable(verdict, court.allow_line(call)))
+
+
+def _answer(file: Path, court: "Court") -> None:
+    from mcp_dispatch.cli.explaining import answer
+
+    try:
+        for line in _lines(file):
+            if line.strip():
+                print(json.dumps(answer(line, court)), flush=True)
+    except BrokenPipeError:
+        # Whoever read the answers has enough. What is left in our buffer must not be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except OSError as error:
+        _fail(f"--batch {file}: {error.strerror}")
+
+
+def _lines(file: Path) -> Iterable[bytes]:
+    if str(file) == "-":
+        return sys.stdin.buffer
+    return _of_file(file)
+
+
+def _of_file(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as lines:
+        yield from lines
+
+
+def _test(court: "Court", *, as_json: bool) -> int:
+    from mcp_dispatch.cli.explaining import failure, wrapped
+
+    failed = court.failures()
+    if as_json:
+        result = {"tests": court.tests, "failed": [failure(each) for each in failed]}
+        print(json.dumps(result, indent=2))
+        return 1 if failed else 0
+    for each in failed:
+        print(wrapped("  - ", str(each.problem)))
+    print(f"{court.tests - len(failed)} of {court.tests} rule tests hold.")
+    return 1 if failed else 0
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"mcp-dispatch: {message}", file=sys.stderr)
+    raise typer.Exit(_WRONG)

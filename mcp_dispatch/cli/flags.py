@@ -1,0 +1,104 @@
+"""The flags that several commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Mode(StrEnum):
+    """Permission modes as they are spelt on the command line."""
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "acceptEdits"
+    PLAN = "plan"
+    DONT_ASK = "dontAsk"
+    BYPASS = "bypassPermissions"
+
+
+class Fallback(StrEnum):
+    DENY = "deny"
+    CLIENT = "client"
+
+
+WorkspaceFlag = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        help="The directory to work in. Default: the client's first root, else the current "
+        "directory (never /, a system directory or your home).",
+    ),
+]
+SettingsFlag = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE",
+        help="A settings.json with permissions and hooks; may be given several times.",
+    ),
+]
+HttpFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Serve streamable HTTP at http://HOST:PORT/mcp instead of standard input and output; "
+        "port 0 has one chosen.",
+    ),
+]
+TokenFileFlag = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="The bearer token of HTTP clients, in a file that only you can read. Default: "
+        "MCP_DISPATCH_TOKEN, else one that is made and kept in the state directory.",
+    ),
+]
+NoAuthFlag = Annotated[
+    bool,
+    typer.Option(
+        "--no-auth",
+        help="Ask HTTP clients for no token; only on a loopback address.",
+    ),
+]
+McpConfigFlag = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--mcp-config",
+        metavar="FILE",
+        help="Upstream servers, in the form of .mcp.json; may be given several times.",
+    ),
+]
+StateDirFlag = Annotated[
+    Path | None,
+    typer.Option("--state-dir", metavar="DIR", help="Where journal, results and logs are kept."),
+]
+ModeFlag = Annotated[
+    Mode | None,
+    typer.Option(
+        "--permission-mode",
+        metavar="MODE",
+        help="How much runs without a question: default, acceptEdits, plan, dontAsk or "
+        "bypassPermissions.",
+    ),
+]
+ClaudeSettingsFlag = Annotated[
+    bool,
+    typer.Option(
+        "--claude-settings",
+        help="Also read Claude Code's own settings: the user's file whole; of the workspace's "
+        "files, deny and ask rules, and the rest once trusted.",
+    ),
+]
+FallbackFlag = Annotated[
+    Fallback,
+    typer.Option(
+        "--ask-fallback",
+        metavar="HOW",
+        help="When a call needs a question and this client cannot be asked: deny it, or (client) "
+        "rely on the client's own confirmation of each call.",
+    ),
+]

@@ -1,0 +1,10 @@
+"""`mcp-dispatch schema`: the JSON schema of a settings file, for editors."""
+
+import json
+
+
+def schema() -> None:
+    """Print the JSON schema of a settings file, for your editor."""
+    from mcp_dispatch.settings.models import settings_json_schema
+
+    print(json.dumps(settings_json_schema(), indent=2))

@@ -1,0 +1,163 @@
+"""`mcp-dispatch serve`: the MCP server on standard input and output, or over HTTP."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from mcp_dispatch.cli.flags import (
+    ClaudeSettingsFlag,
+    Fallback,
+    FallbackFlag,
+    HttpFlag,
+    McpConfigFlag,
+    ModeFlag,
+    NoAuthFlag,
+    SettingsFlag,
+    StateDirFlag,
+    TokenFileFlag,
+    WorkspaceFlag,
+)
+
+if TYPE_CHECKING:
+    from mcp_dispatch.app import App, Options
+    from mcp_dispatch.server import Face
+    from mcp_dispatch.state import StateDirectory
+
+LOG_BYTES = 5_000_000
+STOPPED_BY_SIGNAL = 128
+
+
+def serve(
+    workspace: WorkspaceFlag = None,
+    settings: SettingsFlag = None,
+    mcp_config: McpConfigFlag = None,
+    state_dir: StateDirFlag = None,
+    permission_mode: ModeFlag = None,
+    claude_settings: ClaudeSettingsFlag = False,
+    ask_fallback: FallbackFlag = Fallback.DENY,
+    http: HttpFlag = None,
+    token_file: TokenFileFlag = None,
+    no_auth: NoAuthFlag = False,
+) -> None:
+    """Serve MCP on standard input and output, for a client that starts this command; or over HTTP.
+
+    The address, the token and its file are for --http only.
+    """
+    import anyio
+
+    from mcp_dispatch.app import Options
+    from mcp_dispatch.approval.approver import AskFallback
+    from mcp_dispatch.cli.serve_http import HttpFlags, open_entrance, serve_http, take_variable
+    from mcp_dispatch.model.errors import StartError
+    from mcp_dispatch.settings.models import PermissionMode
+    from mcp_dispatch.state import StateDirectory
+
+    flags = HttpFlags(http, token_file, no_auth, take_variable())
+    options = Options(
+        workspace=workspace,
+        settings=tuple(settings or ()),
+        mcp_config=tuple(mcp_config or ()),
+        permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
+        claude_settings=claude_settings,
+        ask_fallback=AskFallback(ask_fallback.value),
+    )
+    log: Path | None = None
+    try:
+        state = StateDirectory.open(state_dir)
+        log = log_to(state.logs)
+        entrance = open_entrance(flags, state.path)
+        if entrance is None:
+            code = anyio.run(_serve, options, state)
+        else:
+            code = anyio.run(serve_http, options, state, entrance)
+    except StartError as error:
+        where = f" (log: {log})" if log else ""
+        print(f"mcp-dispatch: {error}{where}", file=sys.stderr)
+        code = 1
+    raise typer.Exit(code)
+
+
+def log_to(directory: Path) -> Path:
+    """Everything goes to a file of this process; what a person should see also to stderr."""
+    path = directory / f"server-{os.getpid()}.log"
+    file = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.WARNING)
+    shown.addFilter(lambda record: record.name.startswith("mcp_dispatch"))
+    shown.setFormatter(logging.Formatter("mcp-dispatch: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[file, shown])
+    path.chmod(0o600)
+    return path
+
+
+async def _serve(options: "Options", state: "StateDirectory") -> int:
+    import anyio
+
+    from mcp_dispatch.app import open_app
+    from mcp_dispatch.server import Backstage, Face
+    from mcp_dispatch.wire import sdk
+    from mcp_dispatch.wire.stdio import stdio_streams
+
+    stopped: list[int] = []
+
+    async with open_app(options, state) as app, stdio_streams() as stdio:
+        face = Face(
+            Backstage(
+                dispatcher=app.dispatcher,
+                scope_of=lambda _: app.scope,
+                definitions=app.definitions,
+                input_schema=app.input_schema,
+                expect=app.expect,
+                use_roots=app.use_roots if app.wants_roots else None,
+                room=stdio.outflow.room,
+                ask_timeout=app.ask_timeout,
+            )
+        )
+        async with anyio.create_task_group() as tasks:
+
+            def stop(number: int) -> None:
+                stopped.append(number)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(on_signal, stop)
+            tasks.start_soon(announce_changes, app, face)
+            await sdk.serve(face.server, stdio.reader, stdio.writer)
+            tasks.cancel_scope.cancel()
+    return STOPPED_BY_SIGNAL + stopped[0] if stopped else 0
+
+
+async def on_signal(stop: Callable[[int], None]) -> None:
+    """Until cancelled, `stop` is called for every signal that asks the server to end."""
+    import anyio
+
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform == "win32":
+        return
+    with anyio.open_signal_receiver(*wanted, signal.SIGHUP) as signals:
+        async for number in signals:
+            logging.getLogger(__name__).info("stopping: %s", signal.Signals(number).name)
+            stop(number)
+
+
+async def announce_changes(app: "App", face: "Face") -> None:
+    """Many changes in one moment are one notice."""
+    import anyio
+
+    send, receive = anyio.create_memory_object_stream[None](1)
+
+    def changed() -> None:
+        if not receive.statistics().current_buffer_used:
+            send.send_nowait(None)
+
+    app.on_tools_changed = changed
+    with send, receive:
+        async for _ in receive:
+            await face.tools_changed()

@@ -1,0 +1,135 @@
+"""The way of one call, from its arrival to its result: every stage, in order, on one page."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+
+from mcp_dispatch.approval.approver import Approver
+from mcp_dispatch.hooks.hooks import Hooks
+from mcp_dispatch.journal.events import record_of
+from mcp_dispatch.journal.writer import Journal
+from mcp_dispatch.model.calls import (
+    CheckedCall,
+    Completed,
+    Executed,
+    Outcome,
+    ReviewedCall,
+    Rewrite,
+    ToolCall,
+)
+from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.outcome import Cancelled, CancelReason, ProtocolError, Refusal, Suspended
+from mcp_dispatch.model.questions import Caller
+from mcp_dispatch.model.tools import CallContext
+from mcp_dispatch.policy.hidden import Hidden
+from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.pool.assemble import Pool
+from mcp_dispatch.results.size import measure
+from mcp_dispatch.results.store import ResultStore
+from mcp_dispatch.scope import Scope
+from mcp_dispatch.stages.authorize import Bench, authorize
+from mcp_dispatch.stages.check import check
+from mcp_dispatch.stages.execute import execute
+from mcp_dispatch.stages.finish import finish
+from mcp_dispatch.stages.lookup import lookup
+from mcp_dispatch.stages.pre_hooks import run_pre_hooks
+from mcp_dispatch.stages.validate import validate
+
+JOURNAL_SECONDS = 5.0
+INTERNAL_ERROR = ProtocolError(-32603, "Internal error")
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What settings and servers make of the world now; replaced whole when they change."""
+
+    pool: Pool
+    hooks: Hooks
+    policy: Policy
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        live: Callable[[], Live],
+        approver: Approver,
+        results: ResultStore,
+        journal: Journal,
+    ) -> None:
+        self._live = live
+        self._approver = approver
+        self._results = results
+        self._journal = journal
+
+    async def dispatch(self, call: ToolCall, scope: Scope, caller: Caller) -> Outcome:
+        started, clock = time.time(), time.monotonic()
+        outcome: Outcome = INTERNAL_ERROR  # stands where a bug of ours flies past
+        try:
+            outcome = await self._run(call, scope, caller)
+        except Refused as refused:
+            outcome = refused.refusal
+        except anyio.get_cancelled_exc_class():
+            outcome = Cancelled(CancelReason.USER_INTERRUPTED)
+            raise
+        finally:
+            await self._record(call, outcome, scope, started, time.monotonic() - clock)
+        return outcome
+
+    async def _run(self, call: ToolCall, scope: Scope, caller: Caller) -> Outcome:
+        resolved = lookup(self._live().pool, call)
+        valid = validate(resolved, call.arguments)
+        # Held through post-hooks: a formatter must finish before the next edit.
+        async with scope.admission.slot(valid.sharing) as slot:
+            await caller.ready()
+            hooks = self._live().hooks
+            hides = Hidden(self._policy(), scope.cwd)
+            context = CallContext(call.id, scope, caller.progress, call.meta, hides)
+
+            async def recheck(checked: CheckedCall, rewrite: Rewrite) -> CheckedCall:
+                return await check(validate(checked.valid.resolved, rewrite.arguments), context)
+
+            async def repeat(reviewed: ReviewedCall) -> ReviewedCall:
+                valid = reviewed.checked.valid
+                again = await check(validate(valid.resolved, valid.arguments), context)
+                return replace(reviewed, checked=again)
+
+            checked = await check(valid, context)
+            around = self._circumstances(scope)
+            reviewed = await run_pre_hooks(hooks, checked, around, recheck)
+            await slot.become(reviewed.checked.valid.sharing)
+            bench = Bench(self._policy, self._approver, scope, caller, slot, repeat)
+            permitted = await authorize(reviewed, bench)
+            if isinstance(permitted, Suspended):
+                return permitted
+            executed = await execute(permitted, context)
+            if not isinstance(executed, Executed):
+                return executed
+            return await finish(self._results, hooks, executed, scope, around)
+
+    def _policy(self) -> Policy:
+        return self._live().policy
+
+    def _circumstances(self, scope: Scope) -> Circumstances:
+        mode = self._policy().mode.value
+        return Circumstances(scope.id, self._journal.path, scope.cwd or Path.cwd(), mode)
+
+    async def _record(
+        self, call: ToolCall, outcome: Outcome, scope: Scope, started: float, seconds: float
+    ) -> None:
+        tool = self._live().pool.find(call.name)
+        entry = record_of(
+            call,
+            outcome,
+            scope=scope.id,
+            started=started,
+            seconds=seconds,
+            tool=tool.rule_name if tool else None,
+            decision=outcome.decision if isinstance(outcome, Refusal) else None,
+            result_chars=measure(outcome.wire) if isinstance(outcome, Completed) else None,
+        )
+        with anyio.move_on_after(JOURNAL_SECONDS, shield=True):
+            await self._journal.record(entry)

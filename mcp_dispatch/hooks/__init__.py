@@ -1,0 +1,1 @@
+"""Scripts of the user's that review calls."""

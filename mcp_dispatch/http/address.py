@@ -1,0 +1,110 @@
+"""`HOST:PORT` to a bound socket, with one line for every way in which that can fail."""
+
+import errno
+import ipaddress
+import os
+import re
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+from mcp_dispatch.model.errors import StartError
+
+_ADDRESS = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/@]+)):(?P<port>[0-9]{1,5})"
+)
+_FIRST_FREE_PORT = 1024
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0 has one chosen."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Raises `StartError` for what is not an address."""
+        found = _ADDRESS.fullmatch(text)
+        port = int(found["port"]) if found else -1
+        if found is None or port > _LAST_PORT:
+            example = "127.0.0.1:8123, or [::1]:8123"
+            raise StartError(f"--http: expected HOST:PORT such as {example}, got {text!r}")
+        return cls(found["ipv6"] or found["host"], port)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A socket that is bound to `address`, of which the port is now known. `named` is the host
+    as it was asked for."""
+
+    socket: socket.socket
+    address: Address
+    named: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}/mcp"
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.address.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a numeric address can only be reached from this machine."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def bind(address: Address) -> Bound:
+    """Raises `StartError`."""
+    family, numeric = _resolved(address)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            # Else a restart would have to wait until old connections are forgotten.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((numeric, address.port))
+        # Before anything is announced: two servers may be bound to one port, one can listen.
+        listening.listen(1024)
+        listening.setblocking(False)
+    except OSError as problem:
+        listening.close()
+        raise _cannot_listen(address, _reason(problem, address.port)) from problem
+    host, port = listening.getsockname()[:2]
+    return Bound(listening, Address(host, port), address.host)
+
+
+def _resolved(address: Address) -> tuple[socket.AddressFamily, str]:
+    """One numeric address; IPv4 first, since that is what clients try for `localhost`."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as problem:
+        raise _cannot_listen(address, "no such host") from problem
+    found.sort(key=lambda each: each[0] != socket.AF_INET)
+    family, _, _, _, place = found[0]
+    return family, str(place[0])
+
+
+def _reason(problem: OSError, port: int) -> str:
+    match problem.errno:
+        case errno.EADDRINUSE:
+            return "the port is in use; name another, or 0 to have one chosen"
+        case errno.EACCES if port < _FIRST_FREE_PORT:
+            return f"ports below {_FIRST_FREE_PORT} need special rights; name a higher one"
+        case errno.EADDRNOTAVAIL:
+            return "this machine has no such address"
+        case number:
+            return os.strerror(number) if number else str(problem)
+
+
+def _cannot_listen(address: Address, reason: str) -> StartError:
+    return StartError(f"cannot listen on {address}: {reason}")

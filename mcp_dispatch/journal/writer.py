@@ -1,0 +1,117 @@
+"""The journal's file: one line per record, appended whole, never in a call's way."""
+
+import errno
+import json
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mcp_dispatch.model.json import JsonObject
+
+KEPT_DAYS = 30
+_NAME = re.compile(r"\d{4}-\d{2}-\d{2}-\d+-[0-9a-f]{16}\.jsonl")
+_EXCLUSIVELY: int = (
+    os.O_WRONLY
+    | os.O_APPEND
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """This process's own file in the journal directory, which other processes share.
+
+    A record that cannot be written never fails a call: it is counted in `lost`, and the first
+    problem is logged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        today = datetime.now(UTC).date().isoformat()
+        self.path = directory.absolute() / f"{today}-{os.getpid()}-{secrets.token_hex(8)}.jsonl"
+        self.lost = 0
+        self._logged = False
+        self._descriptor: int | None = None
+        remove_older(directory, days=KEPT_DAYS)
+        try:
+            self._opened()
+        except OSError as problem:
+            self._log_once(problem.strerror or str(problem))
+
+    async def record(self, entry: JsonObject) -> None:
+        """Appends `entry` as one line.
+
+        It writes at once, without a thread: the page cache takes a line in some ten microseconds,
+        a hop to a thread costs several times that. Nothing here waits, so a call that is being
+        cancelled is recorded too.
+        """
+        try:
+            self._append(_line(entry))
+        except OSError as problem:
+            self._lose(problem.strerror or str(problem))
+        except (TypeError, ValueError, RecursionError) as problem:
+            self._lose(f"the record is not JSON: {problem}")
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, _EXCLUSIVELY, 0o600)
+        return self._descriptor
+
+    def _append(self, line: bytes) -> None:
+        """One write per line. What a full disk took of it is taken back: no line is torn."""
+        descriptor = self._opened()
+        written = os.write(descriptor, line)
+        if written < len(line):
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _lose(self, reason: str) -> None:
+        self.lost += 1
+        self._log_once(reason)
+
+    def _log_once(self, reason: str) -> None:
+        if not self._logged:
+            self._logged = True
+            _log.warning("calls are not recorded: cannot write %s: %s", self.path, reason)
+
+
+def _line(entry: JsonObject) -> bytes:
+    """Every control, bidi and non-ASCII character escaped: one record is one line anywhere."""
+    return json.dumps(entry, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def remove_older(directory: Path, days: int) -> int:
+    """Removes journal files last written more than `days` ago, and nothing else; how many."""
+    before = time.time() - days * 86_400
+    removed = 0
+    with suppress(OSError):
+        for path in directory.iterdir():
+            removed += _NAME.fullmatch(path.name) is not None and _removed(path, before)
+    return removed
+
+
+def _removed(path: Path, before: float) -> bool:
+    """Another process may be removing the same file: that is not a problem."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_mtime >= before:
+            return False
+        path.unlink()
+    except OSError:
+        return False
+    return True

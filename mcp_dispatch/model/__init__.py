@@ -1,0 +1,1 @@
+"""The words everyone uses: frozen, plain, no I/O."""

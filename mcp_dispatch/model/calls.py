@@ -1,0 +1,152 @@
+"""One frozen type per point of a call's way. A stage takes the one before it and gives the next.
+
+ToolCall → ResolvedCall → ValidCall → CheckedCall → ReviewedCall → PermittedCall → Executed
+→ Completed
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mcp_dispatch.model.decision import Decision, Vote
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
+from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """New arguments for the call, and the hook that wants them."""
+
+    arguments: JsonObject
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What PreToolUse hooks said of a call, all together."""
+
+    votes: tuple[Vote, ...] = ()
+    contexts: tuple[str, ...] = ()
+    rewrite: Rewrite | None = None
+    stopped: str | None = None
+    """A hook said `continue: false`: the reason. The tool still runs; the result is marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Afterword:
+    """What PostToolUse or PostToolUseFailure hooks said, all together."""
+
+    contexts: tuple[str, ...] = ()
+    stopped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call made again with the answer to our question: hooks are not run a second time."""
+
+    asked: "Asked"
+    response: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was known when the question was put: a yes is meant for these files."""
+
+    review: Review
+    ends: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call as it arrived. `id` is ours; `tool_use_id` the model's own where the client sent it."""
+
+    id: str
+    tool_use_id: str
+    name: str
+    arguments: JsonObject
+    meta: JsonObject = field(default_factory=lambda: {})
+    answered: Answered | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCall:
+    """The tool exists."""
+
+    call: ToolCall
+    tool: Tool
+
+
+@dataclass(frozen=True, slots=True)
+class ValidCall:
+    """The arguments fit the tool's schema."""
+
+    resolved: ResolvedCall
+    arguments: JsonObject
+    sharing: Sharing
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """The tool itself accepts the arguments, which are canonical now."""
+
+    valid: ValidCall
+    arguments: JsonObject
+    ask: ToolAsk | None
+
+    @property
+    def call(self) -> ToolCall:
+        return self.valid.resolved.call
+
+    @property
+    def tool(self) -> Tool:
+        return self.valid.resolved.tool
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedCall:
+    """Hooks have spoken. `checked` is what will run; `original` what was asked for, which a deny
+    rule still forbids."""
+
+    checked: CheckedCall
+    original: CheckedCall
+    review: Review
+
+
+@dataclass(frozen=True, slots=True)
+class PermittedCall:
+    """Rules, mode and, where asked, a person allow it. Only `authorize` builds one."""
+
+    reviewed: ReviewedCall
+    decision: Decision
+    judged: frozenset[Path] = frozenset()
+    """The real paths that were judged: the tool opens no other."""
+
+    @property
+    def arguments(self) -> JsonObject:
+        return self.reviewed.checked.arguments
+
+    @property
+    def tool(self) -> Tool:
+        return self.reviewed.checked.tool
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """The tool ran; a failing tool is a result with `isError`."""
+
+    permitted: PermittedCall
+    result: ToolResult
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The result as it is delivered. `kept` names the file that holds the whole of it."""
+
+    executed: Executed
+    wire: JsonObject
+    kept: str | None = None
+
+
+Outcome = Completed | Refusal | Suspended | ProtocolError | Cancelled

@@ -1,0 +1,56 @@
+"""How a call can end: `Completed | Refusal | Suspended | ProtocolError | Cancelled`."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from mcp_dispatch.model.decision import Decision
+from mcp_dispatch.model.json import Json, JsonObject
+
+
+class RefusedBy(Enum):
+    """The stage that turned the call down."""
+
+    LOOKUP = "lookup"
+    SCHEMA = "schema"
+    SEMANTIC = "semantic"
+    HOOK = "hook"
+    PERMISSION = "permission"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The call was turned down before it ran; `message` tells the model why and what next."""
+
+    by: RefusedBy
+    message: str
+    decision: Decision | None = field(default=None, compare=False, repr=False)
+    """The votes behind a permission refusal, for the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A 2026-07-28 call that needs an answer first; the client retries with `state`."""
+
+    input_requests: JsonObject
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolError:
+    """A JSON-RPC error, an upstream's own or ours; handed on as it came."""
+
+    code: int
+    message: str
+    data: Json = None
+
+
+class CancelReason(Enum):
+    USER_INTERRUPTED = "user_interrupted"
+    SIBLING_ERROR = "sibling_error"
+    STREAMING_FALLBACK = "streaming_fallback"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    reason: CancelReason
+    message: str = ""

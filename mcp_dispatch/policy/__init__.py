@@ -1,0 +1,1 @@
+"""Rules, modes, protected paths, and the decision they add up to."""

@@ -1,0 +1,72 @@
+"""Rules about hosts: `WebFetch(domain:example.com)`, `WebFetch(domain:*.example.com)`."""
+
+import re
+from dataclasses import dataclass
+
+from mcp_dispatch.policy.wildcard import Wildcard
+from mcp_dispatch.web.errors import BadUrl
+from mcp_dispatch.web.hosts import ascii_name
+from mcp_dispatch.web.permission import rule_host, spelled_domain
+from mcp_dispatch.web.url import parse_url
+
+_LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
+_ANY_SUBDOMAIN = "*."
+
+
+@dataclass(frozen=True, slots=True)
+class DomainPattern:
+    """A host, label by label; `*` stays within its label. `below`: any number of labels more.
+
+    Without labels it is about every host.
+    """
+
+    labels: tuple[Wildcard, ...] = ()
+    below: bool = False
+
+    def covers(self, host: str) -> bool:
+        """`host` is canonical."""
+        if not self.labels:
+            return True
+        parts = host.split(".")
+        more = len(parts) - len(self.labels)
+        if more < 0 or self.below is not (more > 0):
+            return False
+        pairs = zip(self.labels, parts[more:], strict=True)
+        return all(label.matches(part) for label, part in pairs)
+
+
+def domain_pattern(specifier: str) -> DomainPattern | str:
+    """The pattern of `domain:host`, or what is wrong with it."""
+    domain = spelled_domain(specifier)
+    if domain is None:
+        return "expected WebFetch(domain:host)"
+    if domain == "*":
+        return DomainPattern()
+    below = domain.startswith(_ANY_SUBDOMAIN)
+    rest = domain.removeprefix(_ANY_SUBDOMAIN)
+    try:
+        labels = _labels(rest) if below or "*" in rest else tuple(_exactly(rule_host(rest)))
+    except BadUrl:
+        return f"{domain!r} is no host; write it without scheme, user name, port and path"
+    return DomainPattern(labels, below)
+
+
+def host_of(url: object) -> str | None:
+    """The canonical host of a URL; None where it is none that could be fetched."""
+    if not isinstance(url, str):
+        return None
+    try:
+        return parse_url(url).host
+    except BadUrl:
+        return None
+
+
+def _exactly(host: str) -> list[Wildcard]:
+    return [Wildcard((label,)) for label in host.split(".")]
+
+
+def _labels(spelled: str) -> tuple[Wildcard, ...]:
+    labels = [ascii_name(label).lower() for label in spelled.removesuffix(".").split(".")]
+    if not all(map(_LABEL.fullmatch, labels)):
+        raise BadUrl(spelled)
+    return tuple(map(Wildcard.of, labels))

@@ -1,0 +1,182 @@
+"""The decision: every source casts its votes, and the first tier that speaks decides."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote, decide
+from mcp_dispatch.model.tools import ToolAsk
+from mcp_dispatch.policy.advice import about_server
+from mcp_dispatch.policy.allowing import AllowRules
+from mcp_dispatch.policy.evidence import gather
+from mcp_dispatch.policy.grammar import parse_rule
+from mcp_dispatch.policy.hearing import TIERS, Hearing, Order, vote_of
+from mcp_dispatch.policy.hiding import Hiding
+from mcp_dispatch.policy.matching import AnyRule, ClosedRules, not_understood
+from mcp_dispatch.policy.paths import Places, ends_of
+from mcp_dispatch.policy.protected import ProtectedPaths
+from mcp_dispatch.policy.rules import Malformed, Rule, ServerNamed
+from mcp_dispatch.policy.subject import Subject
+from mcp_dispatch.policy.suggestion import allow_line
+from mcp_dispatch.settings.load import Settings
+from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.problems import Problem, Severity
+
+
+class Policy:
+    """Rules, mode and protected paths of one server, over the directories it works in.
+
+    `own` are our configuration and state directories, `protected_files` further files that nobody
+    may write, there or not. `problems` names the rules that cannot be applied as they are written.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        workspace_directories: Sequence[Path],
+        own: Sequence[Path],
+        mode: PermissionMode,
+        *,
+        home: Path | None = None,
+        protected_files: Sequence[Path] = (),
+    ) -> None:
+        self.mode = mode
+        self.home = home or Path.home()
+        self._quiet = "denyInsteadOfPrompting" if settings.deny_instead_of_prompting else None
+        if mode is PermissionMode.DONT_ASK:
+            self._quiet = "dontAsk"
+        self._rules = [parse_rule(text) for text in settings.rules]
+        workspace = tuple(workspace_directories)
+        start = workspace[0] if workspace else Path("/")
+        added = (start / path for path in settings.additional_directories)
+        files = (*settings.files, *settings.hook_scripts, *protected_files)
+        self._order = Order(
+            mode,
+            self.home,
+            workspace,
+            tuple(dict.fromkeys((*workspace, *added))),
+            ClosedRules([rule for rule in self._rules if _closes(rule)]),
+            AllowRules([rule for rule in self._rules if isinstance(rule, Rule) and _opens(rule)]),
+            ProtectedPaths(
+                [end for path in own for end in ends_of(path)],
+                [end for path in files for end in ends_of(path)],
+            ),
+            settings.block_reads_outside,
+            settings.block_writes_outside,
+        )
+        self.problems = tuple(_problems(self._rules))
+
+    @property
+    def working_directories(self) -> tuple[Path, ...]:
+        """The workspace and what settings add to it."""
+        return self._order.working
+
+    def judge(
+        self,
+        subject: Subject,
+        *,
+        hook_votes: Iterable[Vote] = (),
+        tool_ask: ToolAsk | None = None,
+    ) -> Decision:
+        votes = [*map(_of_hook, hook_votes), *self.votes(subject)]
+        if tool_ask is not None:
+            origin = Origin(subject.rule_name)
+            votes.append(Vote(Tier.TOOL_ASK, Effect.ASK, tool_ask.reason, origin))
+        return decide(map(self._unasked, votes))
+
+    def votes(self, subject: Subject) -> list[Vote]:
+        """What everything but hooks and the tool itself says; the last is always the soft ask."""
+        return Hearing(self._order, gather(subject, self.home)).votes()
+
+    def is_hidden(self, rule_name: str, exposed_name: str, server: str | None) -> Vote | None:
+        """The deny that takes the whole tool away: it is neither listed nor found."""
+        subject = Subject(rule_name, exposed_name, server, {}, {}, None)
+        rule = self._order.closed.taking_away(subject)
+        return None if rule is None else vote_of(rule)
+
+    def denies_server(self, server: str) -> Vote | None:
+        """The deny of all tools of a server, which closes its resources and prompts as well."""
+        rule = self._order.closed.closing_server(server)
+        return None if rule is None else vote_of(rule)
+
+    def problems_with(self, servers: Collection[str]) -> tuple[Problem, ...]:
+        """Rules that miss one of these servers by the case of a letter or by a `-`."""
+        named = [
+            (rule, about_server(rule.target.server, servers))
+            for rule in self._rules
+            if isinstance(rule.target, ServerNamed)
+        ]
+        return tuple(_warning(rule, advice) for rule, advice in named if advice is not None)
+
+    def hides(self, path: Path, cwd: Path | None) -> bool:
+        """Whether a search leaves out this absolute path. For many paths, use `hiding`."""
+        return self.hiding(cwd)(path)
+
+    def hiding(self, cwd: Path | None) -> Callable[[Path], bool]:
+        """Answers `hides` for the paths of one search, quickly; not to be kept longer."""
+        order = self._order
+        here = (*order.workspace, *((cwd,) if cwd else ()))
+        places = Places(self.home, tuple(dict.fromkeys(here)))
+
+        def closed(names: Sequence[Path]) -> bool:
+            outside = order.block_reads_outside and not places.all_inside(names, order.working)
+            return outside or order.protected.private(names)
+
+        return Hiding(order.closed.read_denies, places, closed)
+
+    def suggestion(self, subject: Subject) -> str:
+        """The line that would allow it, as in `"allow": ["Bash(npm test:*)"]`."""
+        return allow_line(gather(subject, self.home))
+
+    def uncovered_by_client(self, subject: Subject, decision: Decision) -> str | None:
+        """Why a client's own confirmation does not settle this question; None where it may."""
+        if not decision.soft:
+            return f"a question that is asked for ({decision.by.origin})"
+        evidence = gather(subject, self.home)
+        if not_understood(evidence) is not None:
+            return "a shell command that is not fully understood"
+        written = [*evidence.writes, *evidence.shell_writes]
+        redirects = evidence.shell.redirects if evidence.shell else ()
+        known = evidence.unresolved is None and all(touch.known for touch in redirects)
+        if known and all(map(Hearing(self._order, evidence).inside, written)):
+            return None
+        return "a write outside the workspace"
+
+    def _unasked(self, vote: Vote) -> Vote:
+        """Where nobody is to be asked, a question is a denial."""
+        if vote.effect is not Effect.ASK or self._quiet is None:
+            return vote
+        reason = f"{vote.reason} (nobody is asked: {self._quiet})"
+        return replace(vote, effect=Effect.DENY, reason=reason)
+
+
+def _closes(rule: AnyRule) -> bool:
+    return rule.effect is not Effect.ALLOW
+
+
+def _opens(rule: AnyRule) -> bool:
+    return rule.effect is Effect.ALLOW
+
+
+def _of_hook(vote: Vote) -> Vote:
+    """A hook is heard in the tier of its effect, whatever it claims."""
+    return replace(vote, tier=TIERS[vote.effect])
+
+
+def _problems(rules: Iterable[AnyRule]) -> Iterator[Problem]:
+    for rule in rules:
+        if isinstance(rule, Malformed):
+            closes = _closes(rule)
+            fate = "it stands for every call of its tool" if closes else "it is ignored"
+            if closes and rule.target is None:
+                fate = "it names no tool and is ignored"
+            severity = Severity.ERROR if closes else Severity.WARNING
+            yield replace(_warning(rule, f"{rule.reason}; {fate}"), severity=severity)
+        elif rule.advice is not None:
+            yield _warning(rule, rule.advice)
+
+
+def _warning(rule: AnyRule, advice: str) -> Problem:
+    key = f"permissions.{rule.effect.name.lower()}"
+    message = f"{rule.text.text!r}: {advice}"
+    return Problem(Severity.WARNING, rule.text.file, key, message, rule.text.line)

@@ -1,0 +1,1 @@
+"""The one list of tools: assembled, named, deduped."""

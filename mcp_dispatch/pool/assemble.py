@@ -1,0 +1,71 @@
+"""One list of tools: built-ins first, upstream tools after, sorted, deduped, the losers named."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mcp_dispatch.model.tools import Tool
+
+_NEAREST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A tool whose name was taken. It stays callable by its rule name."""
+
+    tool: Tool
+    by: Tool
+
+
+class Pool:
+    """The tools as they stand now. Immutable: a change makes a new pool."""
+
+    def __init__(
+        self,
+        listed: tuple[Tool, ...],
+        shadowed: tuple[Shadowed, ...],
+        old_names: Mapping[str, str],
+    ) -> None:
+        self.listed = listed
+        self.shadowed = shadowed
+        self._old_names = old_names
+        self._by_name = {tool.name: tool for tool in listed}
+        every = [*listed, *(loser.tool for loser in shadowed)]
+        self._by_rule_name: dict[str, Tool] = {}
+        for tool in every:
+            self._by_rule_name.setdefault(tool.rule_name, tool)
+
+    def find(self, name: str) -> Tool | None:
+        """By the exposed name, else by the rule name, else by a name it once had."""
+        known = self._by_name.get(name) or self._by_rule_name.get(name)
+        return known or self._by_name.get(self._old_names.get(name, ""))
+
+    def nearest(self, name: str) -> list[str]:
+        folded = {known.casefold(): known for known in self._by_name}
+        close = difflib.get_close_matches(name[:200].casefold(), folded, _NEAREST)
+        return [folded[match] for match in close]
+
+
+def assemble(
+    built_ins: Iterable[Tool],
+    upstream: Iterable[Tool],
+    old_names: Mapping[str, str] = MappingProxyType({}),
+) -> Pool:
+    """`upstream` comes in the order in which servers are configured: of two equal names the
+    earlier wins, and a built-in wins over both. The result does not depend on who came up first."""
+    winners: dict[str, Tool] = {tool.name: tool for tool in built_ins}
+    own = sorted(winners.values(), key=_name)
+    shadowed: list[Shadowed] = []
+    theirs: list[Tool] = []
+    for tool in upstream:
+        winner = winners.setdefault(tool.name, tool)
+        if winner is tool:
+            theirs.append(tool)
+        else:
+            shadowed.append(Shadowed(tool, winner))
+    return Pool((*own, *sorted(theirs, key=_name)), tuple(shadowed), old_names)
+
+
+def _name(tool: Tool) -> str:
+    return tool.name

@@ -1,0 +1,1 @@
+"""Child processes that never outlive us."""

@@ -1,0 +1,1 @@
+"""Results that fit: measured, previewed, kept on disk."""

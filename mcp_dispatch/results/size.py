@@ -1,0 +1,36 @@
+"""How much of a result reaches the model, in characters."""
+
+import json
+
+from mcp_dispatch.model.json import Json, JsonObject
+
+
+def measure(wire: JsonObject) -> int:
+    """Characters of text, embedded text and structured content; images and blobs do not count."""
+    size = sum(len(text_of(block) or "") for block in blocks_of(wire))
+    if wire.get("structuredContent") is not None:
+        size += len(as_json(wire["structuredContent"]))
+    return size
+
+
+def blocks_of(wire: JsonObject) -> list[Json]:
+    """The content blocks; an upstream may have sent anything under that name."""
+    content = wire.get("content")
+    return content if isinstance(content, list) else []
+
+
+def text_of(block: Json) -> str | None:
+    """The text a block shows: its own, or that of the resource it embeds."""
+    if not isinstance(block, dict):
+        return None
+    if block.get("type") == "resource":
+        block = block.get("resource")
+    elif block.get("type") != "text":
+        return None
+    text = block.get("text") if isinstance(block, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def as_json(value: Json) -> str:
+    """The compact JSON a client would show, characters unescaped."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

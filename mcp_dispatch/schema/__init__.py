@@ -1,0 +1,1 @@
+"""JSON Schema: untrusted schemas bounded, compiled once, their errors put into words."""

@@ -1,0 +1,106 @@
+"""Arguments looked over before a validator sees them: plain JSON, not too deep, not too large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TypeAlias
+
+from mcp_dispatch.model.json import Json
+from mcp_dispatch.schema.values import ROOT, place, shown
+
+DEPTH_LIMIT = 200
+VALUE_LIMIT = 5_000_000
+# Where items must differ, integers beyond 64 bits are compared pair by pair.
+WIDE_INTEGER_LIMIT = 500
+WIDEST_BITS = 14_000
+
+_NARROW_BITS = 63
+_PLAIN = frozenset({bool, list, type(None)})
+_Trail: TypeAlias = "tuple[_Trail, str | int] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How many values arguments hold, and how many characters of text, names included."""
+
+    values: int
+    characters: int
+
+
+def measure(arguments: Json) -> Measured | str:
+    """The size of `arguments`, or the one-line problem that keeps them from being validated."""
+    values = characters = wide = 0
+    waiting: list[tuple[Json, int, _Trail]] = [(arguments, 0, None)]
+    while waiting:
+        value, depth, trail = waiting.pop()
+        if fault := _fault(value) or _excess(values, depth, wide):
+            return f"{_place(trail)}: {fault}"
+        values += 1
+        if isinstance(value, str):
+            characters += len(value)
+        elif isinstance(value, dict):
+            characters += sum(map(len, value))
+            waiting.extend((inner, depth + 1, (trail, name)) for name, inner in value.items())
+        elif isinstance(value, list):
+            waiting.extend((inner, depth + 1, (trail, i)) for i, inner in enumerate(value))
+        elif isinstance(value, int) and value.bit_length() > _NARROW_BITS:
+            wide += 1
+    return Measured(values, characters)
+
+
+def _fault(value: Json) -> str | None:
+    kind = type(value)
+    if isinstance(value, str):
+        return None if _is_unicode(value) else _SURROGATE
+    if isinstance(value, dict):
+        return _name_fault(value)
+    if kind in _PLAIN:
+        return None
+    if isinstance(value, float):
+        return None if isfinite(value) else f"{shown(value)} is not a JSON number"
+    if isinstance(value, int):
+        bits = value.bit_length()
+        return None if bits <= WIDEST_BITS else f"an integer of {bits} bits is too large"
+    return f"a Python {kind.__name__} is not JSON"
+
+
+def _name_fault(value: dict[str, Json]) -> str | None:
+    names: list[object] = list(value)
+    for name in names:
+        if not isinstance(name, str):
+            return f"a property name of Python type {type(name).__name__} is not JSON"
+        if not _is_unicode(name):
+            return f"the property name {shown(name)} {_SURROGATE}"
+    return None
+
+
+def _excess(values: int, depth: int, wide: int) -> str | None:
+    if depth > DEPTH_LIMIT:
+        return f"nested more than {DEPTH_LIMIT} levels deep; send a flatter value"
+    if values >= VALUE_LIMIT:
+        return f"more than {VALUE_LIMIT} values in one call; send fewer"
+    if wide > WIDE_INTEGER_LIMIT:
+        return f"more than {WIDE_INTEGER_LIMIT} integers beyond 64 bits in one call; send fewer"
+    return None
+
+
+_SURROGATE = "holds half of a surrogate pair, which is not a character; send whole characters"
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _place(trail: _Trail) -> str:
+    steps: list[str | int] = []
+    while trail is not None and len(steps) < DEPTH_LIMIT:
+        trail, step = trail
+        steps.append(step)
+    return place(steps[::-1]) if steps else ROOT

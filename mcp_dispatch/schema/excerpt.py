@@ -1,0 +1,57 @@
+"""A smaller copy of large arguments, for naming at least some of what is wrong with them."""
+
+from dataclasses import dataclass
+
+from mcp_dispatch.model.json import Json
+
+ITEMS_KEPT = 20
+FIELDS_KEPT = 200
+
+Steps = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """`cut` are the places of lists and objects that lost something."""
+
+    value: Json
+    cut: frozenset[Steps] = frozenset()
+
+
+def excerpt(arguments: Json, levels: int) -> Excerpt:
+    """The first items of every list, and nothing below `levels` levels (at least one is kept)."""
+    cut: set[Steps] = set()
+    result, children = _copied(arguments, (), levels - 1, cut)
+    waiting: list[tuple[Json, list[tuple[str | int, Json]], Steps, int]] = []
+    waiting.append((result, children, (), 1))
+    while waiting:
+        target, source, steps, depth = waiting.pop()
+        for name, value in source:
+            here = (*steps, name)
+            copy, children = _copied(value, here, levels - 1 - depth, cut)
+            _put(target, name, copy)
+            waiting.append((copy, children, here, depth + 1))
+    return Excerpt(result, frozenset(cut))
+
+
+def _copied(
+    value: Json, steps: Steps, levels_below: int, cut: set[Steps]
+) -> tuple[Json, list[tuple[str | int, Json]]]:
+    """An empty container to be filled with the children that stay; a scalar stays itself."""
+    if not isinstance(value, dict | list):
+        return value, []
+    kept: list[tuple[str | int, Json]] = []
+    if levels_below > 0:
+        several = value.items() if isinstance(value, dict) else enumerate(value)
+        limit = FIELDS_KEPT if isinstance(value, dict) else ITEMS_KEPT
+        kept = [child for child, _ in zip(several, range(limit), strict=False)]
+    if len(kept) < len(value):
+        cut.add(steps)
+    return ({} if isinstance(value, dict) else []), kept
+
+
+def _put(target: Json, name: str | int, value: Json) -> None:
+    if isinstance(target, dict):
+        target[str(name)] = value
+    elif isinstance(target, list):
+        target.append(value)

@@ -1,0 +1,105 @@
+"""What one scope owns: whoever shares a queue, files read, a working directory and open asks."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mcp_dispatch.admission import Admission
+from mcp_dispatch.model.calls import Asked, ToolCall
+from mcp_dispatch.model.tools import (
+    ContextChange,
+    DirectoryChanged,
+    FileDelivered,
+    FileRead,
+    FileSeen,
+)
+
+PARKED_SECONDS = 600.0
+"""How long a question that was handed to the client stays answerable."""
+
+PARKED_AT_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    call: ToolCall
+    asked: Asked
+    until: float
+
+
+class OpenAsks:
+    """Questions that left with a `requestState`. Each state works once, for the same call only."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._parked: dict[str, _Parked] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, call: ToolCall, asked: Asked) -> str:
+        self._forget_old()
+        state = secrets.token_urlsafe(24)
+        self._parked[state] = _Parked(call, asked, self._clock() + PARKED_SECONDS)
+        return state
+
+    def take(self, state: str, name: str, arguments: object) -> Asked | None:
+        """What the call that asked had been told; None where nothing (any more) waits for this answer."""
+        parked = self._parked.pop(state, None)
+        if parked is None or parked.until < self._clock():
+            return None
+        if (parked.call.name, parked.call.arguments) != (name, arguments):
+            return None
+        return parked.asked
+
+    def clear(self) -> None:
+        """Nobody is left to answer."""
+        self._parked.clear()
+
+    def _forget_old(self) -> None:
+        now = self._clock()
+        for state in [key for key, parked in self._parked.items() if parked.until < now]:
+            del self._parked[state]
+        while len(self._parked) >= PARKED_AT_MOST:
+            del self._parked[next(iter(self._parked))]
+
+
+class Scope:
+    """The state shared by the calls of one process, session or principal."""
+
+    def __init__(self, cwd: Path | None, *, limit: int) -> None:
+        self.id = secrets.token_hex(8)
+        self.admission = Admission(limit)
+        self.asks = OpenAsks()
+        self.cwd = cwd
+        self._files: dict[str, FileSeen] = {}
+        self._delivered: set[str] = set()
+
+    def seen(self, path: str) -> FileSeen | None:
+        return self._files.get(path)
+
+    def delivered(self, path: str) -> bool:
+        return path in self._delivered
+
+    def deliver(self, path: str) -> None:
+        """A kept result was handed out: this scope may read it."""
+        self._delivered.add(path)
+
+    def apply(self, changes: Iterable[ContextChange]) -> None:
+        for change in changes:
+            match change:
+                case FileRead(path, seen):
+                    self._remember(path, seen)
+                case DirectoryChanged(path):
+                    self.cwd = path
+                case FileDelivered(path):
+                    self.deliver(path)
+
+    def _remember(self, path: str, seen: FileSeen) -> None:
+        before = self._files.get(path)
+        # A later look at a few lines does not undo having read the whole of the same content.
+        if seen.partial and before == replace(seen, partial=False):
+            return
+        self._files[path] = seen

@@ -1,0 +1,69 @@
+"""A tool as the search knows it, and a tool that was found."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from mcp_dispatch.model.json import JsonObject
+
+_LONGEST_NAME = 128
+_LONGEST_DESCRIPTION = 1_000
+_LONGEST_PARAMETER = 300
+_LONGEST_INSTRUCTIONS = 500
+_MOST_PARAMETERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is searched of one tool. `name` is the exposed name, with or without the server."""
+
+    name: str
+    server: str
+    description: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    instructions: str = ""
+
+    @property
+    def tool(self) -> str:
+        """The name without the server."""
+        return self.name.removeprefix("mcp__").removeprefix(f"{self.server}__")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A tool that was found, how well it fits (only comparable within one search), and why."""
+
+    entry: Entry
+    score: float
+    reasons: tuple[str, ...]
+
+
+def entry_of(server: str, definition: JsonObject, instructions: str = "") -> Entry:
+    """The entry of a `tools/list` definition, its texts cut: a longer one earns nothing."""
+    return Entry(
+        _text(definition.get("name"))[:_LONGEST_NAME],
+        server,
+        _description(definition)[:_LONGEST_DESCRIPTION],
+        _parameters(definition),
+        instructions[:_LONGEST_INSTRUCTIONS],
+    )
+
+
+def _description(definition: JsonObject) -> str:
+    title, description = _text(definition.get("title")), _text(definition.get("description"))
+    return f"{title}. {description}" if title and title not in description else description
+
+
+def _parameters(definition: JsonObject) -> tuple[tuple[str, str], ...]:
+    properties = _object(_object(definition.get("inputSchema")).get("properties"))
+    return tuple(
+        (name[:_LONGEST_NAME], _text(_object(schema).get("description"))[:_LONGEST_PARAMETER])
+        for name, schema in list(properties.items())[:_MOST_PARAMETERS]
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(value: object) -> JsonObject:
+    return cast(JsonObject, value) if isinstance(value, dict) else {}

@@ -1,0 +1,87 @@
+"""What was asked for: exact names, a server, words that must be in the name, words to rank by."""
+
+import re
+from dataclasses import dataclass
+
+LONGEST_QUERY = 2_000
+_TAIL = 500
+_MOST_NAMES = 50
+_MOST_REQUIRED = 8
+_URL = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
+_PATH = re.compile(
+    r"(?<!\w)(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w.\-/\\]+"
+    r"|(?<![\w.-])[\w-]+\.(?:md|pdf|xlsx?|csv|pptx?|docx?|txt|py|[jt]sx?|html?|json|ya?ml|toml|log"
+    r"|png|jpe?g|gif|svg|wav|mp[34]|zip|db|sqlite|sql|bib)\b",
+    re.IGNORECASE,
+)
+_UNREADABLE = re.compile(r"\S{41,}")
+_REQUIRED = re.compile(r"(?<!\S)\+(?=[^\W\d_])(\S+)")
+_SERVER = re.compile(r"\s*mcp__([^\s_]+(?:_[^\s_]+)*)(?:__)?(?!\S)", re.IGNORECASE)
+
+# Plain text is the work of file tools, whatever it holds; other formats have tools of their own.
+_KIND_OF_FILE = {
+    "pdf": "pdf document",
+    "xlsx": "excel sheet",
+    "xls": "excel sheet",
+    "pptx": "presentation slide",
+    "ppt": "presentation slide",
+    "docx": "word document",
+    "doc": "word document",
+    "png": "image",
+    "jpg": "image",
+    "jpeg": "image",
+    "gif": "image",
+    "svg": "svg",
+    "wav": "audio",
+    "mp3": "audio",
+    "mp4": "video",
+    "zip": "archive",
+    "db": "database",
+    "sqlite": "database",
+    "sql": "sql",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, read. `names` are exact and exclude the rest; `text` is what ranks."""
+
+    text: str = ""
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    server: str = ""
+
+
+def parse(query: str) -> Query:
+    """Reads `select:A,B`, `mcp__server rest`, `+required rest` and plain words.
+
+    Of an over-long query the beginning and the end count: a paste stands between the two.
+    """
+    query = _bounded(query.strip())
+    if query[:7].lower() == "select:":
+        names = (name.strip() for name in query[7:].split(","))
+        return Query(names=tuple(dict.fromkeys(filter(None, names)))[:_MOST_NAMES])
+    server = ""
+    if prefix := _SERVER.match(query):
+        server, query = prefix[1], query[prefix.end() :].strip()
+    required = filter(None, (word.strip("\"'.,;:()+") for word in _REQUIRED.findall(query)))
+    text = _REQUIRED.sub(r"\1", query)
+    return Query(text, (), tuple(dict.fromkeys(required))[:_MOST_REQUIRED], server)
+
+
+def readable(text: str) -> str:
+    """The words that say what is wanted: addresses, paths and pasted blobs are replaced by their
+    kind, since the words inside them name the thing at hand and not the tool for it."""
+    text = _URL.sub(" url ", text)
+    return _UNREADABLE.sub(" ", _PATH.sub(_kind_of_file, text))
+
+
+def _bounded(query: str) -> str:
+    if len(query) <= LONGEST_QUERY:
+        return query
+    return f"{query[: LONGEST_QUERY - _TAIL]} {query[-_TAIL:]}"
+
+
+def _kind_of_file(path: re.Match[str]) -> str:
+    ending = path[0].rpartition(".")[2].lower()
+    return f" {_KIND_OF_FILE.get(ending, 'file')} "

@@ -1,0 +1,96 @@
+"""Words out of text: split, folded to lower case and cut to their stems."""
+
+import re
+import unicodedata
+
+_LONGEST_WORD = 30
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+_RUN = re.compile(rf"[{_CJK}]+|[^\W\d_{_CJK}]+|\d+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BRAND = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
+_LOST_ITS_E = re.compile(r"[^aeiou][aeiouy][^aeiouwxy]")
+_DERIVED = (
+    ("ization", "iz"),
+    ("isation", "iz"),
+    ("ation", "at"),
+    ("ition", "it"),
+    ("ction", "ct"),
+    ("sion", "s"),
+    ("ment", ""),
+    ("ness", ""),
+    ("ally", "al"),
+    ("ly", ""),
+    ("ator", "at"),
+    ("izer", "iz"),
+)
+
+
+def words_of_name(text: str) -> list[str]:
+    """The words of an identifier: cut at `_`, `-`, `.`, digits and changes of case."""
+    return _runs(_HUMP.sub(" ", text))
+
+
+def words_of_prose(text: str) -> list[str]:
+    """The words of a sentence. `GitHub` stays one word there; `fileName` becomes two."""
+    return words_of_name(_BRAND.sub(lambda brand: brand[0].lower(), text))
+
+
+def _runs(text: str) -> list[str]:
+    if text.isascii():
+        runs: list[str] = _RUN.findall(text.lower())
+        return [run for run in runs if len(run) <= _LONGEST_WORD]
+    folded: list[str] = _RUN.findall(unicodedata.normalize("NFKC", text).lower())
+    return [word for run in folded for word in _words_of_run(run)]
+
+
+def _words_of_run(run: str) -> list[str]:
+    if run.isascii() or not _is_cjk(run[0]):
+        return [run] if len(run) <= _LONGEST_WORD else []
+    # Without a dictionary two neighbouring characters are the best guess at a word.
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+def _is_cjk(character: str) -> bool:
+    return "\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7af"
+
+
+def stem(word: str) -> str:
+    """A light English stem: `files`, `filing` and `file` meet; other scripts stay as they are."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    word = _without_derivation(_without_inflection(_singular(word)))
+    if word.endswith("e") and len(word) > 4:
+        word = word[:-1]
+    if word.endswith("y") and len(word) > 3:
+        word = word[:-1] + "i"
+    return word
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is", "news")):
+        return word[:-1]
+    return word
+
+
+def _without_inflection(word: str) -> str:
+    for suffix in ("ing", "ed"):
+        if not word.endswith(suffix):
+            continue
+        base = word[: -len(suffix)]
+        if len(base) < 3 or not any(letter in "aeiouy" for letter in base):
+            return word
+        if base[-1] == base[-2] and base[-1] not in "lsz":
+            return base[:-1]
+        return f"{base}e" if _LOST_ITS_E.fullmatch(base) else base
+    return word
+
+
+def _without_derivation(word: str) -> str:
+    for suffix, rest in _DERIVED:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+            return word[: -len(suffix)] + rest
+    return word

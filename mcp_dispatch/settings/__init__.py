@@ -1,0 +1,1 @@
+"""The settings files: their shape, their layers, their origin."""

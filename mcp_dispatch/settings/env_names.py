@@ -1,0 +1,99 @@
+"""Which environment variables a workspace may set, once it is trusted.
+
+A variable can decide which program runs, which library it loads or whom it talks to. What a
+workspace may not set goes into the user's own file for that workspace.
+"""
+
+import os
+import re
+
+OURS = "MCP_DISPATCH_"
+
+_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+
+# Known to choose no more than how something is shown, logged or repeated.
+_HARMLESS = frozenset(
+    {
+        *("NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONUTF8"),
+    }
+)
+# Programs that start others, load code or hold credentials: their variables are many, and new ones
+# come with each release, so all of a family are refused.
+_FAMILIES = (
+    *("LD_", "DYLD_", "GLIBC_", "MALLOC_", "GCONV", "LOCPATH", "NLSPATH", "HOSTALIASES"),
+    *("BASH", "ZSH", "ZDOT", "KSH", "FISH", "HIST", "INPUTRC", "READLINE", "TERM"),
+    *(
+        "GIT",
+        "SSH",
+        "GPG",
+        "GNUPG",
+        "SUDO",
+        "DBUS",
+        "XDG_",
+        "LESS",
+        "MANPAGER",
+        "MANROFF",
+        "MANOPT",
+        "GROFF",
+        "GREP_",
+    ),
+    *("PYTHON", "PYTEST_PLUGINS", "PIP", "UV_", "POETRY_", "CONDA", "VIRTUAL_ENV", "PYENV"),
+    *("NODE", "NPM", "YARN", "PNPM", "BUN_", "DENO_", "COREPACK", "ELECTRON", "VITE_"),
+    *("CARGO", "RUST", "GO", "CGO", "JAVA", "JDK", "JVM", "KOTLIN", "SCALA", "SBT", "ANT_"),
+    *("MAVEN", "MVN", "GRADLE", "RUBY", "GEM_", "BUNDLE", "RAKE", "PERL", "PHP", "LUA"),
+    *("DOTNET", "COR_", "CORECLR", "MONO", "NUGET", "MSBUILD", "ERL", "ELIXIR", "MIX_", "HEX_"),
+    *("MAKE", "CMAKE", "NINJA", "CCACHE", "AUTOM4TE", "GCC", "CLANG", "LLVM", "QT_", "GTK"),
+    *("AWS", "AZURE", "ARM_", "GOOGLE", "GCP", "GCLOUD", "CLOUDSDK", "KUBE", "HELM", "TF_"),
+    *("DOCKER", "BUILDKIT", "PODMAN", "CONTAINER", "VAULT", "ANSIBLE", "GITHUB", "GITLAB"),
+    *("ANTHROPIC", "CLAUDE", "OPENAI", "GEMINI", "MCP", "OTEL", "SENTRY", "CURL", "WGET"),
+    *("SSL", "TLS", "OPENSSL", "REQUESTS", "HTTP", "HTTPS", "FTP", "ALL_PROXY", "NO_PROXY"),
+    *("PG", "MYSQL", "REDISCLI", "SQLITE", "R_", "JULIA", "OCAML", "OPAM", "HASKELL", "GHC"),
+)
+_WORDS = frozenset(
+    {
+        *("PATH", "PATHS", "PRELOAD", "LIB", "LIBS", "LIBRARY", "LOADER", "INCLUDE", "CLASSPATH"),
+        *("PROXY", "URL", "URI", "HOST", "ENDPOINT", "ENDPOINTS", "SERVER", "BASE", "REGISTRY"),
+        *("INDEX", "MIRROR", "SOCK", "SOCKET", "REMOTE", "ORIGIN", "DOMAIN", "ADDR", "ADDRESS"),
+        *("OPT", "OPTS", "OPTIONS", "FLAGS", "ARGS", "ARGUMENTS", "CONFIG", "CONF", "CFG", "RC"),
+        *("HOME", "DIR", "DIRS", "ROOT", "PREFIX", "FILE", "SHELL", "EDITOR", "VISUAL", "PAGER"),
+        *("BROWSER", "TERMINAL", "COMMAND", "CMD", "EXEC", "EXECUTABLE", "BIN", "PROGRAM"),
+        *("WRAPPER", "LAUNCHER", "RUNNER", "HOOK", "HOOKS", "PLUGIN", "PLUGINS", "MODULE"),
+        *("MODULES", "EXTENSION", "EXTENSIONS", "STARTUP", "INIT", "ASKPASS", "HELPER", "AGENT"),
+        *("CERT", "CERTS", "CA", "BUNDLE", "VERIFY", "INSECURE", "TRUST"),
+        *("CREDENTIALS", "PROFILE"),
+    }
+)
+_NAMES = frozenset(
+    {
+        *("ENV", "IFS", "USER", "LOGNAME", "USERNAME", "TMP", "TEMP", "TMPDIR", "PWD", "OLDPWD"),
+        *("PS0", "PS1", "PS2", "PS3", "PS4"),
+        *("CC", "CXX", "CPP", "AR", "AS", "LD", "NM", "RANLIB", "STRIP", "FC", "PROMPT", "FPATH"),
+        *("CDPATH", "MAIL", "MAILCHECK", "OPTIND", "OPTERR", "RANDOM", "SECONDS", "EPOCHSECONDS"),
+        *("GLOBIGNORE", "EXECIGNORE", "FIGNORE", "POSIXLY_CORRECT", "DISPLAY", "WAYLAND_DISPLAY"),
+        *("RES_OPTIONS", "LOCALDOMAIN", "TZ_DIR", "PROMPT_DIRTRIM", "COMSPEC", "PATHEXT"),
+    }
+)
+
+
+def refused_to_workspaces(name: str) -> bool:
+    """Whether `name` stays closed to a workspace even when it is trusted."""
+    if name in _HARMLESS:
+        return False
+    if not _NAME.fullmatch(name) or name in _NAMES or name.startswith(_FAMILIES):
+        return True
+    words = name.split("_")
+    return any(word in _WORDS or word.endswith(("PATH", "PROXY", "OPTS")) for word in words)
+
+
+def fault(name: str, value: str) -> str | None:
+    """Why no file at all can set this variable; None where one can."""
+    if not name or "=" in name or "\0" in name:
+        return "expected the name of an environment variable"
+    if name.upper().startswith(OURS):
+        return "variables of mcp-dispatch itself reach no child"
+    try:
+        os.fsencode(name + value)
+    except UnicodeEncodeError:
+        return "half a surrogate pair cannot stand in the environment"
+    return "a value cannot contain a NUL character" if "\0" in value else None

@@ -1,0 +1,175 @@
+"""Which settings files there are for a workspace, and how they stand to each other."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from platformdirs import user_config_dir as platform_config_dir
+
+from mcp_dispatch.model.errors import ConfigError
+from mcp_dispatch.settings.repository import repository_root
+
+# Not taken from the environment: whoever starts the server could then leave the rules out.
+MANAGED_DIR = Path(
+    "C:/Program Files/mcp-dispatch" if sys.platform == "win32" else "/etc/mcp-dispatch"
+)
+
+
+class LayerKind(Enum):
+    """Where a file comes from, the highest first."""
+
+    MANAGED = "managed"
+    FLAG = "flag"
+    LOCAL = "local"
+    OWN = "own"
+    PROJECT = "project"
+    USER = "user"
+    CLAUDE_LOCAL = "claude-local"
+    CLAUDE_PROJECT = "claude-project"
+    CLAUDE_USER = "claude-user"
+
+
+_DEPTH = {kind: depth for depth, kind in enumerate(LayerKind)}
+_IN_WORKSPACE = frozenset(
+    {
+        *(LayerKind.LOCAL, LayerKind.PROJECT),
+        *(LayerKind.CLAUDE_LOCAL, LayerKind.CLAUDE_PROJECT),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file. `anchor` is what a path rule `/p` of it starts from, where that is not its folder.
+
+    Of a file with `servers_only`, nothing but `mcpServers` is read.
+    """
+
+    kind: LayerKind
+    path: Path
+    anchor: Path | None = None
+    servers_only: bool = False
+
+    @property
+    def of_workspace(self) -> bool:
+        """Whether it comes with the workspace: what it asks for needs trust."""
+        return self.kind in _IN_WORKSPACE
+
+    @property
+    def start(self) -> Path:
+        if self.anchor is not None:
+            return self.anchor
+        return self.path.parent.parent if self.of_workspace else self.path.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where to look. `claude_dir` is Claude Code's own directory, None where it is not asked for."""
+
+    config_dir: Path
+    flags: tuple[Path, ...] = ()
+    claude_dir: Path | None = None
+    managed_dir: Path = MANAGED_DIR
+
+
+def sources_from(
+    environ: Mapping[str, str],
+    flags: Sequence[Path] = (),
+    *,
+    claude: bool = False,
+    managed: Path = MANAGED_DIR,
+) -> Sources:
+    """The usual places, for a process with this environment and these `--settings` files."""
+    return Sources(
+        config_dir=user_config_dir(environ),
+        flags=tuple(_absolute(path.expanduser()) for path in flags),
+        claude_dir=_absolute(claude_config_dir(environ)) if claude else None,
+        managed_dir=managed,
+    )
+
+
+def user_config_dir(environ: Mapping[str, str]) -> Path:
+    """Where the user's own settings live, absolute."""
+    named = environ.get("MCP_DISPATCH_CONFIG_DIR")
+    place = named or platform_config_dir("mcp-dispatch", appauthor=False)
+    return _absolute(Path(place))
+
+
+def claude_config_dir(environ: Mapping[str, str]) -> Path:
+    named = environ.get("CLAUDE_CONFIG_DIR")
+    return Path(named) if named else Path.home() / ".claude"
+
+
+def workspace_name(root: Path) -> str:
+    """The name of our files about a workspace: by its real path, whatever is in it."""
+    return f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+
+
+def own_file(config_dir: Path, root: Path) -> Path:
+    """The user's own settings for one workspace."""
+    return config_dir / "workspaces" / workspace_name(root)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100  (Path.resolve follows links)
+
+
+def layers_of(sources: Sources, root: Path | None) -> list[Layer]:
+    """The layers for the workspace at the real path `root`, whether their files exist or not."""
+    return [*_everywhere(sources), *(_of_workspace(sources, root) if root else ())]
+
+
+def ordered(layers: Sequence[Layer]) -> list[Layer]:
+    """The highest first. Of two files of one kind, the one that is named later stands higher."""
+    later_first = [*reversed(layers)]
+    return sorted(later_first, key=lambda layer: _DEPTH[layer.kind])
+
+
+def _everywhere(sources: Sources) -> Iterator[Layer]:
+    for path in managed_files(sources.managed_dir):
+        yield Layer(LayerKind.MANAGED, path)
+    for path in sources.flags:
+        yield Layer(LayerKind.FLAG, path)
+    yield Layer(LayerKind.USER, sources.config_dir / "mcp.json", servers_only=True)
+    yield Layer(LayerKind.USER, sources.config_dir / "settings.json")
+    if sources.claude_dir is not None:
+        theirs = sources.claude_dir
+        yield Layer(LayerKind.CLAUDE_USER, theirs / "settings.json", anchor=theirs)
+
+
+def _of_workspace(sources: Sources, root: Path) -> Iterator[Layer]:
+    ours = root / ".mcp-dispatch"
+    yield Layer(LayerKind.LOCAL, ours / "settings.local.json")
+    yield Layer(LayerKind.OWN, own_file(sources.config_dir, root), anchor=root)
+    yield Layer(LayerKind.PROJECT, root / ".mcp.json", anchor=root, servers_only=True)
+    yield Layer(LayerKind.PROJECT, ours / "settings.json")
+    # In the home directory these are the user's own files, and stand as such already.
+    if sources.claude_dir is not None and sources.claude_dir != root / ".claude":
+        yield from _of_claude(root)
+
+
+def _of_claude(root: Path) -> Iterator[Layer]:
+    yield Layer(LayerKind.CLAUDE_PROJECT, root / ".claude" / "settings.json")
+    # Claude Code reads the local file at the repository's root, and an old copy where it started.
+    for place in dict.fromkeys((root, repository_root(root) or root)):
+        yield Layer(LayerKind.CLAUDE_LOCAL, place / ".claude" / "settings.local.json")
+
+
+def managed_files(folder: Path) -> list[Path]:
+    """`settings.json`, then `settings.d/*.json` by name; a later one stands higher.
+
+    Raises `ConfigError` where the folder of parts cannot be listed: rules may be in it.
+    """
+    parts = folder / "settings.d"
+    try:
+        names = sorted(entry.name for entry in parts.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError as error:
+        raise ConfigError(str(parts), "", f"cannot be listed: {error.strerror}") from error
+    chosen = [name for name in names if name.endswith(".json") and not name.startswith(".")]
+    return [folder / "settings.json", *(parts / name for name in chosen)]

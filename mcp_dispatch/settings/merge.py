@@ -1,0 +1,179 @@
+"""The files of all layers, highest first, to one value of each kind."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.settings.env_names import fault
+from mcp_dispatch.settings.layers import LayerKind
+from mcp_dispatch.settings.models import DispatchSettings, PermissionMode
+from mcp_dispatch.settings.problems import Problem, Severity, shown
+from mcp_dispatch.settings.read import Kept, LayerFile, RuleText
+
+_MODES = {
+    "manual": PermissionMode.DEFAULT,
+    "auto": PermissionMode.DEFAULT,
+    **{mode.value: mode for mode in PermissionMode},
+}
+_MANAGED_HOOKS_ONLY = "allowManagedHooksOnly"
+_MANAGED_RULES_ONLY = "allowManagedPermissionRulesOnly"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTestText:
+    """An example in `dispatch.ruleTests`, as it is written, and where."""
+
+    call: Json
+    expect: Effect
+    file: Path
+    line: int | None
+
+
+def rules_of(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
+    """All rules; where only managed ones may allow, others still deny and ask."""
+    managed_only = _managed(files, _MANAGED_RULES_ONLY)
+    return tuple(
+        rule
+        for file in files
+        for rule in file.rules
+        if not managed_only or _is_managed(file) or rule.effect is not Effect.ALLOW
+    )
+
+
+def mode_of(files: Sequence[LayerFile], problems: list[Problem]) -> PermissionMode:
+    for file in files:
+        named = file.permissions.default_mode
+        if named is None:
+            continue
+        key = "permissions.defaultMode"
+        if named == "auto":
+            message = 'there is no model here to decide; "auto" is treated as "default"'
+            problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
+        mode = _MODES[named]
+        if mode is PermissionMode.BYPASS_PERMISSIONS and bypass_disabled(files):
+            message = 'disableBypassPermissionsMode is set; "default" holds instead'
+            problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
+            return PermissionMode.DEFAULT
+        return mode
+    return PermissionMode.DEFAULT
+
+
+def bypass_disabled(files: Sequence[LayerFile]) -> bool:
+    return any(file.permissions.disable_bypass_permissions_mode == "disable" for file in files)
+
+
+def directories_of(
+    files: Sequence[LayerFile], root: Path | None, problems: list[Problem]
+) -> tuple[Path, ...]:
+    """Relative ones start at the workspace."""
+    found: dict[Path, None] = {}
+    for file in files:
+        for text in file.permissions.additional_directories:
+            directory = _directory(text)
+            if directory is None:
+                message = f"not the name of a directory: {shown(text)}; it is skipped"
+                key = "permissions.additionalDirectories"
+                problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
+            else:
+                found[root / directory if root else directory] = None
+    return tuple(found)
+
+
+def dispatch_of(files: Sequence[LayerFile]) -> DispatchSettings:
+    """Key by key from the highest file; examples of rules from all of them."""
+    merged: JsonObject = {}
+    tests: list[Json] = []
+    for file in reversed(files):
+        own = _object(file, "dispatch")
+        tests = [*cast("list[Json]", own.get("ruleTests", [])), *tests]
+        merged = _merged(merged, own)
+    return DispatchSettings.model_validate({**merged, "ruleTests": tests})
+
+
+def rule_tests_of(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
+    for file in files:
+        tests = cast("list[JsonObject]", _object(file, "dispatch").get("ruleTests", []))
+        for index, test in enumerate(tests):
+            line = file.lines.get(("dispatch", "ruleTests", index))
+            effect = Effect[cast(str, test["expect"]).upper()]
+            yield RuleTestText(test["call"], effect, file.layer.path, line)
+
+
+def hooks_of(files: Sequence[LayerFile]) -> tuple[Kept, ...]:
+    """The hooks that are switched on. Only a managed file switches managed hooks off."""
+    kept = kept_of(files, "hooks")
+    switches = [file for file in files if file.values.get("disableAllHooks") is not None]
+    off = bool(switches) and switches[0].values["disableAllHooks"] is True
+    if off and _is_managed(switches[0]):
+        return ()
+    if off or _managed(files, _MANAGED_HOOKS_ONLY):
+        return tuple(each for each in kept if each.layer is LayerKind.MANAGED)
+    return kept
+
+
+def env_of(files: Sequence[LayerFile], problems: list[Problem]) -> tuple[Kept, ...]:
+    kept: list[Kept] = []
+    for each in kept_of(files, "env"):
+        good: JsonObject = {}
+        for name, value in cast("dict[str, str]", each.value).items():
+            why = fault(name, value)
+            if why is None:
+                good[name] = value
+            else:
+                # Not the value: it may be a secret.
+                message = f"{why}; it is skipped"
+                key = f"env.{shown(name)}"
+                problems.append(Problem(Severity.WARNING, each.file, key, message))
+        kept += [Kept(good, each.file, each.layer)] if good else []
+    return tuple(kept)
+
+
+def kept_of(files: Sequence[LayerFile], key: str) -> tuple[Kept, ...]:
+    values = [(file, _object(file, key)) for file in files]
+    return tuple(Kept(value, file.layer.path, file.layer.kind) for file, value in values if value)
+
+
+def misplaced(files: Sequence[LayerFile]) -> Iterator[Problem]:
+    """Keys that only a managed file can have."""
+    for file in files:
+        for key in (_MANAGED_HOOKS_ONLY, _MANAGED_RULES_ONLY):
+            if file.values.get(key) is True and not _is_managed(file):
+                message = "only a managed file can set this; it has no effect"
+                yield Problem(Severity.WARNING, file.layer.path, key, message)
+
+
+def _managed(files: Sequence[LayerFile], key: str) -> bool:
+    """A value that makes no sense closes too: an administrator meant something by it."""
+    managed = [file for file in files if _is_managed(file)]
+    return any(file.written.get(key, False) is not False for file in managed)
+
+
+def _is_managed(file: LayerFile) -> bool:
+    return file.layer.kind is LayerKind.MANAGED
+
+
+def _directory(text: str) -> Path | None:
+    if not text or "\0" in text or text.encode(errors="ignore").decode() != text:
+        return None
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return None
+
+
+def _object(file: LayerFile, key: str) -> JsonObject:
+    value = file.values.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _merged(low: JsonObject, high: JsonObject) -> JsonObject:
+    result = dict(low)
+    for key, value in high.items():
+        below = result.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            value = _merged(below, value)
+        result[key] = value
+    return result

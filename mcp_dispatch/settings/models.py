@@ -1,0 +1,136 @@
+"""The shape of a settings file: Claude Code's, plus one object of our own, `dispatch`."""
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from mcp_dispatch.model.json import JsonObject
+
+
+class PermissionMode(Enum):
+    """How much runs without a question."""
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "acceptEdits"
+    PLAN = "plan"
+    DONT_ASK = "dontAsk"
+    BYPASS_PERMISSIONS = "bypassPermissions"
+
+
+ModeName = Literal[
+    "default", "manual", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "auto"
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel)
+
+
+class _OwnSection(_Section):
+    """A part of `dispatch`: a key that we do not know is a typo."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Permissions(_Section):
+    """`permissions`. Rules are read one by one, beside this model, with their lines."""
+
+    allow: list[str] = []
+    ask: list[str] = []
+    deny: list[str] = []
+    default_mode: ModeName | None = None
+    additional_directories: list[str] = []
+    block_reads_outside_working_directories: bool = False
+    block_writes_outside_working_directories: bool = False
+    deny_instead_of_prompting: bool = False
+    disable_bypass_permissions_mode: Literal["disable"] | None = None
+
+
+class NamingSettings(_OwnSection):
+    """How upstream tools are named in the list."""
+
+    style: Literal["server", "canonical", "bare"] = "server"
+    max_length: Annotated[int, Field(ge=16, le=64)] = 45
+
+
+class ConcurrencySettings(_OwnSection):
+    max: Annotated[int, Field(ge=1)] = 10
+
+
+class ApprovalSettings(_OwnSection):
+    timeout_seconds: Annotated[float, Field(gt=0)] = 50
+
+
+class ResultSettings(_OwnSection):
+    """`max_characters` replaces the built-in threshold over which a result is kept on disk."""
+
+    max_characters: Annotated[int, Field(ge=1000)] | None = None
+
+
+class RuleTestCall(_OwnSection):
+    """A call as a client would make it."""
+
+    tool: str
+    input: dict[str, Any] = {}
+
+
+class RuleTest(_OwnSection):
+    """An example of what the rules are meant to say. `call` is a tool with its input, or short for
+    it the text of a rule that means exactly this call, as in `Bash(git push)`."""
+
+    call: RuleTestCall | str
+    expect: Literal["allow", "ask", "deny"]
+
+
+class HttpSettings(_OwnSection):
+    """What one client of `serve --http` may cost, and the names that clients may call us by.
+
+    A host is a name or an address, with a port or without (then any port); an origin is
+    `scheme://host` or `scheme://host:port`. Loopback and the address that is served need no entry.
+    """
+
+    allowed_hosts: list[str] = []
+    allowed_origins: list[str] = []
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
+    max_sessions: Annotated[int, Field(ge=1)] = 1000
+    session_idle_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1800
+
+
+def _as_object(naming: object) -> object:
+    return {"style": naming} if isinstance(naming, str) else naming
+
+
+class DispatchSettings(_OwnSection):
+    """`dispatch`. `tools` names the built-ins that are offered; null offers them all."""
+
+    naming: Annotated[
+        NamingSettings,
+        BeforeValidator(_as_object, json_schema_input_type=NamingSettings | str),
+    ] = NamingSettings()
+    tools: list[str] | None = None
+    concurrency: ConcurrencySettings = ConcurrencySettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    results: ResultSettings = ResultSettings()
+    rule_tests: list[RuleTest] = []
+    http: HttpSettings = HttpSettings()
+
+
+class SettingsFile(_Section):
+    """A whole file. Other top-level keys belong to other programs and are ignored."""
+
+    permissions: Permissions = Permissions()
+    dispatch: DispatchSettings = DispatchSettings()
+    hooks: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    mcp_servers: dict[str, Any] = {}
+    disable_all_hooks: bool | None = None
+    allow_managed_hooks_only: bool = False
+    allow_managed_permission_rules_only: bool = False
+
+
+def settings_json_schema() -> JsonObject:
+    """The JSON schema of a settings file, for editors."""
+    schema: JsonObject = SettingsFile.model_json_schema(by_alias=True, mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

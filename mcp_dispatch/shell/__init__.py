@@ -1,0 +1,1 @@
+"""Reading shell commands without running them."""

@@ -1,0 +1,263 @@
+"""Whether git, run in a directory, would run another program because a configuration names one.
+
+Nothing is run to find out: the files are read, and what is not certainly harmless is not.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST = 1_000_000
+"""Bytes of a configuration over which it is not read."""
+
+LARGEST_INDEX = 50_000_000
+
+_DEEPEST = 5
+_SUBMODULE_MODE = b"\x00\x00\xe0\x00"
+_HEADER = re.compile(r"\[\s*([A-Za-z0-9.-]+)\s*(?:\"((?:[^\"\\\n]|\\[\"\\])*)\")?\s*\]\s*(.*)")
+_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+_HARMLESS_ENVIRONMENT = frozenset(
+    {
+        *("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME"),
+        *("GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "GIT_TERMINAL_PROMPT", "GIT_EDITOR"),
+        *("GIT_SEQUENCE_EDITOR", "GIT_OPTIONAL_LOCKS", "GIT_SSL_CAINFO", "GIT_MERGE_AUTOEDIT"),
+    }
+)
+# Sections that no reading command takes a program from, whatever their keys are.
+_HARMLESS_SECTIONS = frozenset(
+    {
+        *("user", "author", "committer", "branch", "init", "push", "pull", "fetch", "color"),
+        *("advice", "gc", "maintenance", "rerere", "rebase", "commit", "stash", "index", "pack"),
+        *("status", "column", "http", "https", "url", "lfs", "receive", "transfer", "feature"),
+        *(
+            "am",
+            "apply",
+            "checkout",
+            "clean",
+            "clone",
+            "notes",
+            "versionsort",
+            "safe",
+            "help",
+            "gui",
+        ),
+    }
+)
+_HARMLESS_KEYS: Mapping[str, frozenset[str]] = {
+    "core": frozenset(
+        {
+            *("repositoryformatversion", "filemode", "logallrefupdates", "ignorecase"),
+            *("precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf", "quotepath"),
+            *("whitespace", "abbrev", "compression", "untrackedcache", "trustctime", "checkstat"),
+            *("preloadindex", "longpaths", "protecthfs", "protectntfs", "fscache", "commentchar"),
+            *("sparsecheckout", "sparsecheckoutcone", "multipackindex", "commitgraph"),
+            *("bigfilethreshold", "sharedrepository", "excludesfile", "attributesfile"),
+        }
+    ),
+    "remote": frozenset(
+        {
+            *("url", "fetch", "pushurl", "push", "tagopt", "prune", "prunetags", "mirror"),
+            *("skipdefaultupdate", "skipfetchall", "gh-resolved", "followremotehead"),
+        }
+    ),
+    "log": frozenset({"date", "decorate", "abbrevcommit", "follow", "graphcolors", "mailmap"}),
+    "diff": frozenset(
+        {
+            *("algorithm", "renames", "renamelimit", "colormoved", "colormovedws", "context"),
+            *("mnemonicprefix", "noprefix", "interhunkcontext", "indentheuristic", "relative"),
+            *("statgraphwidth", "suppressblankempty", "wserrorhighlight", "xfuncname", "tool"),
+        }
+    ),
+    "merge": frozenset({"conflictstyle", "ff", "renames", "renamelimit", "tool", "stat", "log"}),
+    "blame": frozenset({"date", "coloring", "showemail", "showroot", "blankboundary"}),
+    "tag": frozenset({"sort", "gpgsign", "forcesignannotated"}),
+    "extensions": frozenset({"worktreeconfig", "objectformat", "refstorage", "noop"}),
+}
+_FALSE = frozenset({"false", "no", "off", "0"})
+_TRUE = frozenset({"true", "yes", "on", "1"})
+# What the installation of git-lfs writes into its user's configuration.
+_LARGE_FILES = frozenset(
+    {
+        *("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"),
+        *("git-lfs smudge --skip -- %f", "git-lfs filter-process --skip", "true"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One entry, section and key in small letters."""
+
+    section: str
+    subsection: str
+    key: str
+    value: str
+
+
+class _Doubtful(Exception):
+    """Something about a repository that is not certainly harmless."""
+
+
+def names_no_program(directory: Path, home: Path, environ: Mapping[str, str]) -> bool:
+    """Whether git's reading commands in `directory` run nothing but git."""
+    given = [name for name in environ if name.startswith("GIT_")]
+    if not set(given) <= _HARMLESS_ENVIRONMENT:
+        return False
+    try:
+        repository = _find_repository(directory)
+        if repository is not None:
+            _check_repository(*repository)
+        for file in _files_of_user(home, environ):
+            _check_file_of_user(file, home, 0)
+    except (_Doubtful, OSError, ValueError):
+        return False
+    return True
+
+
+def _find_repository(directory: Path) -> tuple[Path, Path] | None:
+    """The first repository from `directory` upwards: its working tree and its git directory."""
+    start = directory.resolve(strict=True)
+    for place in (start, *start.parents):
+        mark = place / ".git"
+        if mark.is_symlink():
+            raise _Doubtful("a repository is a link")
+        if mark.is_dir():
+            return place, mark
+        if mark.is_file():
+            return place, _pointed_at(mark)
+        if (place / "HEAD").exists() and (place / "objects").exists():
+            # Git would take the directory itself for a repository, with its `config` beside.
+            raise _Doubtful("a bare repository")
+    return None
+
+
+def _pointed_at(mark: Path) -> Path:
+    name, _, target = mark.read_text(encoding="utf-8").strip().partition(": ")
+    directory = mark.parent / target
+    if name != "gitdir" or "\n" in target or not directory.is_dir():
+        raise _Doubtful("a repository stands elsewhere, and not where its file says")
+    return directory
+
+
+def _check_repository(tree: Path, git_directory: Path) -> None:
+    common = git_directory
+    named = git_directory / "commondir"
+    if named.exists():
+        common = git_directory / named.read_text(encoding="utf-8").strip()
+    if not (git_directory / "HEAD").is_file() or not (common / "objects").is_dir():
+        raise _Doubtful("it is not a whole repository")
+    for file in (common / "config", git_directory / "config.worktree", common / "config.worktree"):
+        for setting in _settings(file):
+            _check_setting(setting)
+    if (tree / ".gitmodules").exists() or (common / "modules").exists():
+        raise _Doubtful("submodules have configurations of their own")
+    for directory in {git_directory, common}:
+        _check_directory(directory)
+
+
+def _check_directory(git_directory: Path) -> None:
+    """What may run without being configured: a hook after the index was refreshed."""
+    if (git_directory / "hooks" / "post-index-change").exists():
+        raise _Doubtful("a hook runs when the index changes")
+    indexes = [git_directory / "index", *git_directory.glob("sharedindex.*")]
+    if any(file.exists() and _may_hold_repository(file) for file in indexes):
+        raise _Doubtful("a repository inside it has a configuration of its own")
+
+
+def _may_hold_repository(index: Path) -> bool:
+    """The mode of such an entry is not to be overlooked; by chance it may be found elsewhere."""
+    return index.stat().st_size > LARGEST_INDEX or _SUBMODULE_MODE in index.read_bytes()
+
+
+def _check_setting(setting: Setting) -> None:
+    """Of the repository itself, whose author may be anybody."""
+    section, key = setting.section, setting.key
+    if section in _HARMLESS_SECTIONS:
+        return
+    switched_off = (section, key) in (("core", "bare"), ("core", "fsmonitor"))
+    if switched_off and setting.value.lower() in _FALSE:
+        return
+    if key not in _HARMLESS_KEYS.get(section, frozenset()):
+        raise _Doubtful(f"{section}.{key}")
+
+
+def _files_of_user(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    configured = environ.get("XDG_CONFIG_HOME")
+    return (
+        Path("/etc/gitconfig"),
+        Path("/usr/local/etc/gitconfig"),
+        Path("/opt/homebrew/etc/gitconfig"),
+        (Path(configured) if configured else home / ".config") / "git" / "config",
+        home / ".gitconfig",
+    )
+
+
+def _check_file_of_user(file: Path, home: Path, depth: int) -> None:
+    """The user's own: only what a repository's attributes could set off, or what always runs."""
+    if depth > _DEEPEST:
+        raise _Doubtful("configurations include each other")
+    for setting in _settings(file):
+        if setting.section in ("include", "includeif") and setting.key == "path":
+            _check_file_of_user(_included(setting.value, file, home), home, depth + 1)
+        elif _sets_off(setting):
+            raise _Doubtful(f"{setting.section}.{setting.key}")
+
+
+def _included(path: str, file: Path, home: Path) -> Path:
+    if path.startswith("~/"):
+        return home / path[2:]
+    if path.startswith(("~", "%")):
+        raise _Doubtful("a configuration includes a file that is not known")
+    return file.parent / path
+
+
+def _sets_off(setting: Setting) -> bool:
+    """Aliases do not hide git's own commands, and a pager needs a terminal: both may stay."""
+    match setting.section, setting.key:
+        case "core", "fsmonitor":
+            return setting.value.lower() not in _FALSE | _TRUE
+        case "core", "hookspath" | "worktree" | "alternaterefscommand":
+            return True
+        case "diff", "external" | "command" | "textconv":
+            return True
+        case "filter", "clean" | "smudge" | "process" | "required":
+            return setting.subsection != "lfs" or setting.value not in _LARGE_FILES
+        case "log", "showsignature":
+            return setting.value.lower() not in _FALSE
+        case "hook" | "filter", _:
+            return True
+        case _:
+            return False
+
+
+def _settings(file: Path) -> Iterator[Setting]:
+    """What a file sets; nothing where there is none. Raises where a line is not plain."""
+    if not file.exists():
+        return
+    if not file.is_file() or file.stat().st_size > LARGEST:
+        raise _Doubtful("a configuration is no file, or too large")
+    section, subsection = "", ""
+    for line in file.read_text(encoding="utf-8").split("\n"):
+        rest = line.strip(" \t\r")
+        if header := _HEADER.fullmatch(rest):
+            section, subsection = _named(header.group(1), header.group(2))
+            rest = header.group(3)
+        if not rest or rest[0] in "#;":
+            continue
+        yield _setting(rest, section, subsection)
+
+
+def _named(name: str, subsection: str | None) -> tuple[str, str]:
+    """`[diff.x]` is an old way to write `[diff "x"]`."""
+    section, _, rest = name.lower().partition(".")
+    return section, rest if subsection is None else subsection
+
+
+def _setting(line: str, section: str, subsection: str) -> Setting:
+    entry = _ENTRY.fullmatch(line)
+    if entry is None or not section or not line.isprintable() or line.endswith("\\"):
+        raise _Doubtful("a line of a configuration is not plain")
+    value = entry.group(2)
+    text = "true" if value is None else value.partition(" #")[0].partition(" ;")[0].strip(' "')
+    return Setting(section, subsection, entry.group(1).lower(), text)

@@ -1,0 +1,89 @@
+"""The state directory: private to its owner, with one room for each kind of file."""
+
+import errno
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_state_dir
+
+from mcp_dispatch.model.errors import StartError
+
+_PRIVATE = 0o700
+_OTHERS = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """What outlives a call. Several processes share it: per-process files or locks inside."""
+
+    path: Path
+    results: Path
+    journal: Path
+    catalogue: Path
+    logs: Path
+    run: Path
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> "StateDirectory":
+        """The directory at `path`, or the platform's own place, made where it is missing.
+
+        Raises `StartError` where it cannot be made private: others could read what tools answered.
+        """
+        root = _private(path or Path(user_state_dir("mcp-dispatch", appauthor=False)))
+        rooms = {
+            name: _private(root / name)
+            for name in ("results", "journal", "catalogue", "logs", "run")
+        }
+        return cls(root, **rooms)
+
+
+def _private(path: Path) -> Path:
+    """`path`, absolute and without a symlink at its end, ours and closed to others."""
+    place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100  (Path.resolve follows links)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=_PRIVATE, exist_ok=True)
+        real = place.resolve(strict=True)
+        _close_to_others(place, real)
+    except OSError as problem:
+        raise _cannot_use(place, problem.strerror or str(problem)) from problem
+    return real
+
+
+def _close_to_others(place: Path, real: Path) -> None:
+    """Checks and tightens through one descriptor, so that nobody can swap the directory between."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise _belongs_to_another(place, real)
+        if stat.S_IMODE(status.st_mode) & _OTHERS:
+            _tighten(place, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _tighten(place: Path, descriptor: int) -> None:
+    try:
+        os.fchmod(descriptor, _PRIVATE)
+    except OSError as problem:
+        if problem.errno not in (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP):
+            raise
+        reason = f"others may open it and it cannot be made private ({problem.strerror})"
+        raise _cannot_use(place, reason) from problem
+
+
+def _belongs_to_another(place: Path, real: Path) -> StartError:
+    if place.is_symlink():
+        return _cannot_use(place, f"it is a link to {str(real)!r}, which belongs to another user")
+    return _cannot_use(place, "it belongs to another user")
+
+
+def _cannot_use(place: Path, reason: str) -> StartError:
+    advice = "remove it, or name another directory with --state-dir"
+    return StartError(f"cannot use the state directory {str(place)!r}: {reason}; {advice}")

@@ -1,0 +1,153 @@
+"""What changed between two texts, as a unified diff and as the patch that hooks see."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from mcp_dispatch.model.json import Json
+
+_CONTEXT = 3
+# The matcher's time grows with the square of the lines; over this, blocks are compared instead.
+_MATCHED_LINES = 1000
+_SHOWN_CHARACTERS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Lines [old_start, old_stop) became lines [new_start, new_stop); counted from 0."""
+
+    old_start: int
+    old_stop: int
+    new_start: int
+    new_stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Neighbouring changes and the lines around them. Starts are counted from 1, as in a diff."""
+
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    lines: tuple[str, ...]
+
+    @property
+    def heading(self) -> str:
+        old, new = f"{self.old_start},{self.old_count}", f"{self.new_start},{self.new_count}"
+        return f"@@ -{old} +{new} @@"
+
+
+def hunks_between(old: str, new: str) -> tuple[Hunk, ...]:
+    before, after = _lines(old), _lines(new)
+    return tuple(_hunk(before, after, group) for group in _groups(_changes(before, after)))
+
+
+def unified(path: str, hunks: Sequence[Hunk]) -> str:
+    """The diff as text, cut at a line where it would be too long to be of use."""
+    shown, size = [f"--- {path}", f"+++ {path}"], 0
+    every = [line for hunk in hunks for line in (hunk.heading, *hunk.lines)]
+    for position, line in enumerate(every):
+        size += len(line) + 1
+        if size > _SHOWN_CHARACTERS:
+            shown.append(f"… {len(every) - position} more lines of this diff are not shown")
+            break
+        shown.append(line)
+    return "\n".join(shown)
+
+
+def structured_patch(hunks: Sequence[Hunk]) -> list[Json]:
+    return [
+        {
+            "oldStart": hunk.old_start,
+            "oldLines": hunk.old_count,
+            "newStart": hunk.new_start,
+            "newLines": hunk.new_count,
+            "lines": list(hunk.lines),
+        }
+        for hunk in hunks
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends. Only a line feed ends one: `splitlines` knows eight others."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _changes(old: list[str], new: list[str]) -> Iterator[Change]:
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
+    for change in _changes_within(before, after):
+        yield Change(
+            change.old_start + head,
+            change.old_stop + head,
+            change.new_start + head,
+            change.new_stop + head,
+        )
+
+
+def _changes_within(old: list[str], new: list[str]) -> Iterator[Change]:
+    if max(len(old), len(new)) <= _MATCHED_LINES:
+        for tag, *place in SequenceMatcher(None, old, new).get_opcodes():
+            if tag != "equal":
+                yield Change(*place)
+    elif len(old) == len(new):
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            if before != after:
+                yield Change(number, number + 1, number, number + 1)
+    else:
+        yield Change(0, len(old), 0, len(new))
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _groups(changes: Iterator[Change]) -> Iterator[list[Change]]:
+    group: list[Change] = []
+    for change in changes:
+        if group and change.old_start - group[-1].old_stop > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _hunk(old: list[str], new: list[str], group: list[Change]) -> Hunk:
+    above = min(_CONTEXT, group[0].old_start)
+    old_start, new_start = group[0].old_start - above, group[0].new_start - above
+    below = min(_CONTEXT, len(old) - group[-1].old_stop)
+    lines: list[str] = []
+    position = old_start
+    for change in group:
+        lines += _marked(" ", old[position : change.old_start])
+        lines += _marked("-", old[change.old_start : change.old_stop])
+        lines += _marked("+", new[change.new_start : change.new_stop])
+        position = change.old_stop
+    lines += _marked(" ", old[position : position + below])
+    old_count = group[-1].old_stop + below - old_start
+    new_count = group[-1].new_stop + below - new_start
+    # A side without lines is named by the line before it.
+    return Hunk(
+        old_start + (1 if old_count else 0),
+        old_count,
+        new_start + (1 if new_count else 0),
+        new_count,
+        tuple(lines),
+    )
+
+
+def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield mark + line.removesuffix("\n").removesuffix("\r")
+        if not line.endswith("\n"):
+            yield "\\ No newline at end of file"

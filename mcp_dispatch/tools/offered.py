@@ -1,0 +1,60 @@
+"""Which built-ins are offered: made anew for a workspace, with what outlives a change of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.tools.background import BackgroundTasks
+from mcp_dispatch.tools.bash import Bash
+from mcp_dispatch.tools.edit import Edit
+from mcp_dispatch.tools.glob import Glob
+from mcp_dispatch.tools.grep import Grep
+from mcp_dispatch.tools.read import Read
+from mcp_dispatch.tools.task_stop import TaskStop
+from mcp_dispatch.tools.web_fetch import WebFetch
+from mcp_dispatch.tools.write import Write
+from mcp_dispatch.workspace import Workspace
+
+NAMES = ("Bash", "Edit", "Glob", "Grep", "Read", "TaskStop", "WebFetch", "Write")
+
+
+class BuiltIns:
+    """`tasks` and the cache of WebFetch live as long as the server."""
+
+    def __init__(
+        self,
+        children: Children,
+        scratch: Path,
+        tasks: BackgroundTasks,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._children = children
+        self._scratch = scratch
+        self._tasks = tasks
+        self._web_fetch = WebFetch(children, environ)
+
+    def offered(
+        self, workspace: Workspace, environ: Mapping[str, str], chosen: Sequence[str] | None
+    ) -> list[Tool]:
+        """`chosen` names them; None offers all."""
+        every: list[Tool] = [
+            Bash(workspace, self._children, self._scratch, environ, self._tasks),
+            Edit(workspace),
+            Glob(workspace, environ),
+            Grep(workspace, self._children, environ),
+            Read(workspace),
+            TaskStop(self._tasks),
+            self._web_fetch,
+            Write(workspace),
+        ]
+        return [tool for tool in every if chosen is None or tool.name in chosen]
+
+
+def unknown_names(chosen: Iterable[str]) -> list[str]:
+    """What a settings file calls a built-in and is none, in words."""
+    return [
+        f"dispatch.tools: {name!r} is no built-in; they are {', '.join(NAMES)}"
+        for name in chosen
+        if name not in NAMES
+    ]

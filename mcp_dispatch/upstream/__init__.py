@@ -1,0 +1,1 @@
+"""MCP servers behind ours: their configuration, connection and supervision."""

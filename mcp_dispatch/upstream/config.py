@@ -1,0 +1,177 @@
+"""Which upstream servers to start: `mcpServers` files in Claude Code's form, read and checked."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from mcp_dispatch.model.errors import ConfigError
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.upstream.entry import (
+    Fault,
+    SharingRule,
+    StdioEntry,
+    ToolsEntry,
+    kind,
+    odd_keys,
+    read_entry,
+)
+from mcp_dispatch.upstream.expansion import expand
+
+# Claude Code's own default: a tool call is not cut short unless someone asks for it.
+CALL_SECONDS: Final = 100_000.0
+_SHORTEST_TIMEOUT_MS: Final = 1_000
+_SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a file that was skipped or taken differently, in words for the person."""
+
+    file: str
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.key}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which tools of a server are offered, by name or by `*` pattern, and under which name."""
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=lambda: {})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One stdio server. Arguments and environment may hold secrets, so `repr` leaves them out."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=lambda: {}, repr=False)
+    timeout: float = CALL_SECONDS
+    inherit_env: Literal[True] | tuple[str, ...] = ()
+    sharing: SharingRule = "exclusive"
+    tools: ToolChoice = field(default_factory=ToolChoice)
+    disabled: bool = False
+
+
+def load_servers(
+    files: Sequence[Path], environ: Mapping[str, str]
+) -> tuple[tuple[ServerConfig, ...], tuple[Problem, ...]]:
+    """The servers of all files, in order of first mention; a later file replaces an entry whole.
+
+    A bad entry is left out and reported, also where it replaces a good one. A file that cannot
+    be read, or does not hold servers, raises `ConfigError`.
+    """
+    problems: list[Problem] = []
+    entries: dict[str, tuple[Path, Json]] = {}
+    for file in files:
+        for name, entry in _entries(file).items():
+            if name in entries:
+                problems.append(_replaced(file, name, entries[name][0]))
+            entries[name] = (file, entry)
+    servers: list[ServerConfig] = []
+    for name, (file, entry) in entries.items():
+        config, faults = _read_server(name, entry, environ)
+        problems += [_problem(file, name, fault) for fault in faults]
+        servers += [] if config is None else [config]
+    return tuple(servers), tuple(problems)
+
+
+def _entries(file: Path) -> JsonObject:
+    try:
+        document: Json = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(file), "", f"cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(str(file), "", f"is not JSON: {error}") from error
+    servers = document.get("mcpServers") if isinstance(document, dict) else None
+    if not isinstance(servers, dict):
+        problem = f"expected an object of servers, got {kind(servers)}"
+        raise ConfigError(str(file), "mcpServers", problem)
+    return servers
+
+
+def _replaced(file: Path, name: str, earlier: Path) -> Problem:
+    return _problem(file, name, Fault("", f"replaces the entry of the same name in {earlier}"))
+
+
+def _problem(file: Path, name: str, fault: Fault) -> Problem:
+    key = f"mcpServers.{name}.{fault.key}" if fault.key else f"mcpServers.{name}"
+    return Problem(str(file), key, fault.message)
+
+
+def _read_server(
+    name: str, entry: Json, environ: Mapping[str, str]
+) -> tuple[ServerConfig | None, list[Fault]]:
+    misnamed = _name_fault(name)
+    if misnamed is not None:
+        return None, [misnamed]
+    written = read_entry(entry)
+    if not isinstance(written, StdioEntry):
+        return None, list(written)
+    faults = list(odd_keys(entry)) if isinstance(entry, dict) else []
+    return _server(name, written, environ, faults), faults
+
+
+def _name_fault(name: str) -> Fault | None:
+    if _SERVER_NAME.fullmatch(name) and "__" not in name and name.strip("_") == name:
+        return None
+    better = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_-]", "_", name)).strip("_") or "server"
+    return Fault(
+        "",
+        "expected a name of letters, digits, '-' and '_', without '__' and without '_' at either "
+        f"end, got {name!r}; rename the server, for example to {better!r}",
+    )
+
+
+def _server(
+    name: str, written: StdioEntry, environ: Mapping[str, str], faults: list[Fault]
+) -> ServerConfig:
+    def text(key: str, value: str) -> str:
+        if value != value.strip():
+            faults.append(Fault(key, "begins or ends with white space, which is kept"))
+        expanded, unset = expand(value, environ)
+        faults.extend(Fault(key, _unset(variable)) for variable in unset)
+        return expanded
+
+    if written.sharing == "server":
+        faults.append(Fault("sharing", '"server" is not supported yet: taken as "exclusive"'))
+    inherit = written.inherit_env
+    return ServerConfig(
+        name=name,
+        command=text("command", written.command),
+        args=tuple(text(f"args.{at}", value) for at, value in enumerate(written.args)),
+        env={key: text(f"env.{key}", value) for key, value in written.env.items()},
+        timeout=_seconds(written.timeout, faults),
+        inherit_env=True if inherit is True else tuple(inherit or ()),
+        sharing=written.sharing,
+        tools=_choice(written.tools),
+        disabled=written.disabled,
+    )
+
+
+def _unset(variable: str) -> str:
+    return f"${{{variable}}} is not set and has no default: the text is kept as it is"
+
+
+def _choice(written: ToolsEntry) -> ToolChoice:
+    include = None if written.include is None else tuple(written.include)
+    return ToolChoice(include, tuple(written.exclude), dict(written.rename))
+
+
+def _seconds(milliseconds: int | None, faults: list[Fault]) -> float:
+    if milliseconds is None:
+        return CALL_SECONDS
+    if milliseconds < _SHORTEST_TIMEOUT_MS:
+        expected = f"expected at least {_SHORTEST_TIMEOUT_MS} milliseconds"
+        faults.append(Fault("timeout", f"{expected}, got {milliseconds}: the default is used"))
+        return CALL_SECONDS
+    return milliseconds / 1000

@@ -1,0 +1,48 @@
+"""`tools/list` page by page, with an end to a server that has none."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mcp_dispatch.model.json import Json, JsonObject
+
+MOST_PAGES: Final = 200
+MOST_TOOLS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The definitions as they came; `problem` says why there may be others that are not here."""
+
+    tools: tuple[JsonObject, ...] = ()
+    problem: str | None = None
+
+
+async def read_pages(page: Callable[[JsonObject], Awaitable[JsonObject]]) -> Listing:
+    """Ask for page after page. What came before a fault is kept."""
+    tools: list[Json] = []
+    seen: set[str] = set()
+    params: JsonObject = {}
+    for _ in range(MOST_PAGES):
+        answer = await page(params)
+        listed = answer.get("tools")
+        if not isinstance(listed, list):
+            return _listing(tools, "answered 'tools/list' without a list of tools")
+        tools += listed
+        if len(tools) > MOST_TOOLS:
+            return _listing(tools[:MOST_TOOLS], f"lists more than {MOST_TOOLS} tools")
+        cursor = answer.get("nextCursor")
+        if not isinstance(cursor, str) or not cursor:
+            return _listing(tools, None)
+        if cursor in seen:
+            return _listing(tools, f"gave the page cursor {cursor[:80]!r} twice")
+        seen.add(cursor)
+        params = {"cursor": cursor}
+    return _listing(tools, f"lists its tools on more than {MOST_PAGES} pages")
+
+
+def _listing(tools: list[Json], problem: str | None) -> Listing:
+    objects = tuple(tool for tool in tools if isinstance(tool, dict))
+    if problem is None and len(objects) < len(tools):
+        problem = f"lists {len(tools) - len(objects)} tool(s) that are not objects"
+    return Listing(objects, problem)

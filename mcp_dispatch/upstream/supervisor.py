@@ -1,0 +1,295 @@
+"""One task per upstream: it owns the process from start to end and starts it again when it dies."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+import anyio
+
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import ProtocolError
+from mcp_dispatch.model.tools import Progress
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.errors import CannotStart
+from mcp_dispatch.upstream.backoff import Backoff
+from mcp_dispatch.upstream.config import ServerConfig
+from mcp_dispatch.upstream.connection import Connection
+from mcp_dispatch.upstream.errors import CallFailed, ConnectionLost, HandshakeFailed
+from mcp_dispatch.upstream.listing import Listing
+from mcp_dispatch.upstream.pipe import Pipe
+from mcp_dispatch.upstream.process import ServerProcess, running
+from mcp_dispatch.upstream.stderr_log import StderrLog
+from mcp_dispatch.upstream.validators import Validators
+
+logger = logging.getLogger(__name__)
+
+
+class State(Enum):
+    CONNECTING = "connecting"
+    READY = "ready"
+    DEGRADED = "degraded"
+    """Takes calls, but its list of tools is incomplete or could not be refreshed."""
+    DOWN = "down"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, and the clock that counts them. `patience` is how long a call waits to be sent."""
+
+    connect: float = 30.0
+    patience: float = 30.0
+    listing: float = 30.0
+    exit: float = 0.5
+    relist: float = 1.0
+    backoff: Backoff = field(default_factory=Backoff)
+    pause: Callable[[float], Awaitable[None]] = anyio.sleep
+    clock: Callable[[], float] = anyio.current_time
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where servers run: whose children they are, what they may see, where their logs go."""
+
+    children: Children
+    logs: Path
+    environ: Mapping[str, str]
+    cwd: Path
+
+
+class _Life:
+    """One connection, from the start of its process. `end` is final once `ended` is set."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.ready = anyio.Event()
+        self.ended = anyio.Event()
+        self.end = "closed its output"
+
+
+class Supervisor:
+    """One upstream, watched. Whatever befalls it stays here: `run` raises nothing."""
+
+    def __init__(
+        self, config: ServerConfig, place: Place, timing: Timing, on_change: Callable[[], None]
+    ) -> None:
+        self.config = config
+        self.state = State.DISABLED if config.disabled else State.CONNECTING
+        self.problem: str | None = None
+        self.tools: tuple[JsonObject, ...] = ()
+        self.validators = Validators()
+        self.noise = 0
+        self.tried = anyio.Event()
+        self._place = place
+        self._timing = timing
+        self._on_change = on_change
+        self._log = StderrLog(place.logs, config.name)
+        self._life: _Life | None = None
+        self._ready_at: float | None = None
+        self._attempts = 0
+        self._settled = 0
+        self._news = anyio.Event()
+        self._wake = anyio.Event()
+        self._relist = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    # -- calls
+
+    async def call(
+        self, tool: str, arguments: JsonObject, *, meta: JsonObject, progress: Progress | None
+    ) -> JsonObject | ProtocolError:
+        """What the server answered. Sent at most once. Raises `CallFailed`."""
+        life = await self._alive()
+        try:
+            return await life.connection.call(
+                tool, arguments, meta=meta, progress=progress, timeout=self.config.timeout
+            )
+        except TimeoutError as error:
+            raise CallFailed(
+                f"The server {self.name!r} did not answer {tool!r} within "
+                f"{self.config.timeout:g} s and was told to stop; the call may have taken effect. "
+                'A longer "timeout" (in milliseconds) can be set in its entry under "mcpServers".'
+            ) from error
+        except ConnectionLost as error:
+            with anyio.move_on_after(self._timing.patience):
+                await life.ended.wait()
+            raise CallFailed(
+                f"The server {self.name!r} {life.end} while it ran {tool!r}. It is being "
+                "restarted. The call was not repeated: check whether it took effect before you "
+                "try again."
+            ) from error
+
+    async def _alive(self) -> _Life:
+        """Waits for this server only; a call to a server that is down has it tried at once."""
+        with anyio.move_on_after(self._timing.patience):
+            wanted = max(1, self._attempts)
+            if self.state is State.DOWN:
+                wanted += 1
+                self._wake.set()
+            while self.state is not State.DISABLED and self._settled < wanted:
+                await self._news.wait()
+        if self._life is None:
+            raise CallFailed(f"The server {self.name!r} is not available: {self._absence()}")
+        return self._life
+
+    def _absence(self) -> str:
+        if self.state is State.DISABLED:
+            return 'it is disabled; remove "disabled" from its entry under "mcpServers".'
+        if self.state is State.CONNECTING:
+            return f"it is still starting after {self._timing.patience:g} s. Try again later."
+        return f"it {self.problem}. Nothing was sent. Its log is {self._log.path}."
+
+    # -- the one task
+
+    async def run(self) -> None:
+        """Keeps the server going until cancelled."""
+        if self.state is State.DISABLED:
+            self.tried.set()
+            return
+        failures = 0
+        while True:
+            self._attempts += 1
+            self._ready_at = None
+            self._relist = anyio.Event()
+            self._become(State.CONNECTING, None)
+            problem = await self._attempt()
+            self._fall(problem)
+            failures = self._timing.backoff.failures(failures, self._lived())
+            await self._rest(self._timing.backoff.delay(failures))
+
+    async def _attempt(self) -> str:
+        """From start to end; returns why it ended."""
+        place = self._place
+        try:
+            async with running(
+                self.config, place.children, self._log, place.environ, place.cwd
+            ) as process:
+                problem = await self._speak(process)
+                # Told before the process is cleared away, which may take a while.
+                self._fall(problem)
+                return problem
+        except CannotStart as error:
+            return f"cannot be started: {error.problem}"
+        except OSError as error:
+            return f"cannot be started: {self._log.path}: {error.strerror}"
+        except Exception as error:  # the boundary: one server's trouble never reaches another
+            logger.exception("upstream %s failed", self.name)
+            return f"failed unexpectedly: {type(error).__name__}: {error}"
+
+    async def _speak(self, process: ServerProcess) -> str:
+        pipe = Pipe(process.stdout.receive, process.stdin.send, self._heard_noise)
+        life = _Life(Connection(pipe, self._tools_changed))
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(life.connection.run)
+                tasks.start_soon(self._notice_exit, process, pipe)
+                tasks.start_soon(self._keep_listed, life)
+                problem = await self._serve(life) or pipe.fault
+                life.end = problem or await process.exit_text(self._timing.exit) or life.end
+                tasks.cancel_scope.cancel()
+        finally:
+            life.ended.set()
+        return life.end
+
+    async def _serve(self, life: _Life) -> str | None:
+        """Until the connection is over; returns why, where it was not the process that ended."""
+        connection, timing = life.connection, self._timing
+        try:
+            await connection.handshake(timing.connect)
+            listing = await connection.list_tools(timing.listing)
+        except TimeoutError:
+            if not connection.version:
+                return f"did not answer within {timing.connect:g} s"
+            return f"did not answer 'tools/list' within {timing.listing:g} s"
+        except HandshakeFailed as error:
+            return str(error)
+        except ConnectionLost:
+            return None
+        self._rise(life, listing)
+        await connection.over.wait()
+        return None
+
+    async def _notice_exit(self, process: ServerProcess, pipe: Pipe) -> None:
+        """A descendant may hold the pipes open, so that the end of the process is no end of file."""
+        await process.child.wait()
+        with anyio.move_on_after(self._timing.exit):
+            await pipe.over.wait()
+        pipe.over.set()
+
+    async def _keep_listed(self, life: _Life) -> None:
+        await life.ready.wait()
+        while True:
+            await self._relist.wait()
+            self._relist = anyio.Event()
+            await self._list_again(life.connection)
+            # A server may announce a change whenever it is asked for its list.
+            await self._timing.pause(self._timing.relist)
+
+    async def _list_again(self, connection: Connection) -> None:
+        try:
+            self._take(await connection.list_tools(self._timing.listing))
+        except TimeoutError:
+            self._become(State.DEGRADED, "did not answer 'tools/list'; its old list is kept")
+        except HandshakeFailed as error:
+            self._become(State.DEGRADED, f"{error}; its old list is kept")
+        except ConnectionLost:
+            return
+
+    async def _rest(self, delay: float) -> None:
+        """Until the delay is over or somebody needs the server."""
+
+        async def wake() -> None:
+            await self._wake.wait()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wake)
+            await self._timing.pause(delay)
+            tasks.cancel_scope.cancel()
+        self._wake = anyio.Event()
+
+    # -- what others see
+
+    def _rise(self, life: _Life, listing: Listing) -> None:
+        self._life = life
+        life.ready.set()
+        self._ready_at = self._timing.clock()
+        self._settled = self._attempts
+        self._take(listing)
+        self.tried.set()
+
+    def _take(self, listing: Listing) -> None:
+        # Compared as text: 1, 1.0 and true are equal in Python and not in a schema.
+        changed = repr(listing.tools) != repr(self.tools)
+        self.tools = listing.tools
+        self._become(State.READY if listing.problem is None else State.DEGRADED, listing.problem)
+        if changed:
+            self._on_change()
+
+    def _fall(self, problem: str) -> None:
+        if self.state is not State.DOWN:
+            self._life = None
+            self._settled = self._attempts
+            self._become(State.DOWN, problem)
+            self.tried.set()
+            logger.warning("upstream %s %s", self.name, problem)
+
+    def _become(self, state: State, problem: str | None) -> None:
+        self.state, self.problem = state, problem
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    def _lived(self) -> float:
+        return 0.0 if self._ready_at is None else self._timing.clock() - self._ready_at
+
+    def _tools_changed(self) -> None:
+        self._relist.set()
+
+    def _heard_noise(self, kind: str, head: bytes) -> None:
+        self.noise += 1
+        self._log.write(b"[stdout, " + kind.encode("ascii") + b"] " + head + b"\n")

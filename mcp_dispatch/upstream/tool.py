@@ -1,0 +1,150 @@
+"""The tools of an upstream as tools of ours: definition kept raw, calls routed to their server."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.names import rule_name
+from mcp_dispatch.model.outcome import ProtocolError
+from mcp_dispatch.model.tools import (
+    CallContext,
+    Checked,
+    Interrupt,
+    Sharing,
+    ToolResult,
+    Validator,
+    error_result,
+    no_progress,
+)
+from mcp_dispatch.upstream.config import ToolChoice
+from mcp_dispatch.upstream.errors import CallFailed
+from mcp_dispatch.upstream.supervisor import Supervisor
+
+RESULT_LIMIT: Final = 50_000
+LARGEST_RESULT_LIMIT: Final = 500_000
+
+_LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
+
+Expose = Callable[[str, str], str]
+"""The exposed name for a server's name and a tool's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A tool that is not offered, and why. Its server is none the worse for it."""
+
+    server: str
+    tool: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.server}: {self.tool!r}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTool:
+    """One tool of one server. `tool` is the name the server knows; names are never taken apart."""
+
+    name: str
+    rule_name: str
+    server: str
+    tool: str
+    definition: JsonObject
+    validator: Validator = field(repr=False)
+    result_limit: int | None
+    shared: bool
+    supervisor: Supervisor = field(repr=False)
+    interrupt: Interrupt = Interrupt.CANCEL
+
+    def sharing(self, arguments: JsonObject) -> Sharing:
+        return Sharing.SHARED if self.shared else Sharing.EXCLUSIVE
+
+    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+        """Only the server knows what its arguments mean."""
+        return Checked(arguments)
+
+    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult | ProtocolError:
+        progress = None if context.progress is no_progress else context.progress
+        try:
+            answer = await self.supervisor.call(
+                self.tool, arguments, meta=context.meta, progress=progress
+            )
+        except CallFailed as error:
+            return _failure(str(error))
+        if isinstance(answer, ProtocolError):
+            return answer
+        if answer.get("resultType") == "input_required":
+            return _failure(
+                f"The server {self.server!r} wants to ask something before it runs "
+                f"{self.tool!r}, which is not supported yet; the call was given up."
+            )
+        return ToolResult(answer, answer)
+
+
+def upstream_tools(
+    supervisor: Supervisor, expose: Expose
+) -> tuple[tuple[UpstreamTool, ...], tuple[HeldBack, ...]]:
+    """The usable tools of the server's last known list, in its order, and those held back."""
+    tools: dict[str, UpstreamTool] = {}
+    held_back: list[HeldBack] = []
+    for definition in supervisor.tools:
+        name = definition.get("name")
+        if not isinstance(name, str) or not name:
+            held_back.append(HeldBack(supervisor.name, "?", "the definition has no name"))
+        elif not _chosen(name, supervisor.config.tools):
+            continue
+        elif name in tools:
+            held_back.append(HeldBack(supervisor.name, name, "the name is listed twice"))
+        else:
+            made = _make(supervisor, name, definition, expose)
+            if isinstance(made, UpstreamTool):
+                tools[name] = made
+            else:
+                held_back.append(made)
+    supervisor.validators.forget_all_but({*tools, *(each.tool for each in held_back)})
+    return tuple(tools.values()), tuple(held_back)
+
+
+def _chosen(name: str, choice: ToolChoice) -> bool:
+    if any(fnmatchcase(name, pattern) for pattern in choice.exclude):
+        return False
+    return choice.include is None or any(fnmatchcase(name, each) for each in choice.include)
+
+
+def _make(
+    supervisor: Supervisor, name: str, definition: JsonObject, expose: Expose
+) -> UpstreamTool | HeldBack:
+    validator = supervisor.validators.of(name, definition.get("inputSchema"))
+    if isinstance(validator, str):
+        return HeldBack(supervisor.name, name, f"its inputSchema {validator}")
+    exposed = expose(supervisor.name, supervisor.config.tools.rename.get(name, name))
+    return UpstreamTool(
+        name=exposed,
+        rule_name=rule_name(supervisor.name, name),
+        server=supervisor.name,
+        tool=name,
+        definition={**definition, "name": exposed},
+        validator=validator,
+        result_limit=_result_limit(definition),
+        shared=supervisor.config.sharing == "shared" or _read_only(definition),
+        supervisor=supervisor,
+    )
+
+
+def _read_only(definition: JsonObject) -> bool:
+    annotations = definition.get("annotations")
+    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
+
+
+def _result_limit(definition: JsonObject) -> int:
+    meta = definition.get("_meta")
+    stated = meta.get(_LIMIT_KEY) if isinstance(meta, dict) else None
+    if type(stated) is int and stated > 0:
+        return min(stated, LARGEST_RESULT_LIMIT)
+    return RESULT_LIMIT
+
+
+def _failure(text: str) -> ToolResult:
+    return error_result(f"<tool_use_error>{text}</tool_use_error>")

@@ -1,0 +1,78 @@
+"""Which IP addresses are the public internet, and what the others are."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """An address that is not public.
+
+    `by_name`: a rule that names a host opens it. The others need a rule that names the address,
+    since whoever runs a host's DNS can point its name at them.
+    """
+
+    kind: str
+    by_name: bool = False
+
+
+_LOOPBACK = Special("a loopback address", by_name=True)
+_PRIVATE = Special("a private address", by_name=True)
+_SHARED = Special("a carrier's shared address", by_name=True)
+_LINK_LOCAL = Special("a link-local address")
+_METADATA = Special("a cloud metadata address")
+_UNSPECIFIED = Special("an unspecified address")
+_MULTICAST = Special("a multicast address")
+_DOCUMENTATION = Special("a documentation address")
+_RESERVED = Special("a reserved address")
+
+# The IANA special-purpose registries; the first that holds an address speaks.
+_IPV4 = [
+    (IPv4Network("0.0.0.0/8"), _UNSPECIFIED),
+    (IPv4Network("10.0.0.0/8"), _PRIVATE),
+    (IPv4Network("100.100.100.200/32"), _METADATA),
+    (IPv4Network("100.64.0.0/10"), _SHARED),
+    (IPv4Network("127.0.0.0/8"), _LOOPBACK),
+    (IPv4Network("169.254.0.0/16"), _LINK_LOCAL),
+    (IPv4Network("172.16.0.0/12"), _PRIVATE),
+    (IPv4Network("192.0.2.0/24"), _DOCUMENTATION),
+    (IPv4Network("192.0.0.0/24"), _RESERVED),
+    (IPv4Network("192.88.99.0/24"), _RESERVED),
+    (IPv4Network("192.168.0.0/16"), _PRIVATE),
+    (IPv4Network("198.18.0.0/15"), _RESERVED),
+    (IPv4Network("198.51.100.0/24"), _DOCUMENTATION),
+    (IPv4Network("203.0.113.0/24"), _DOCUMENTATION),
+    (IPv4Network("224.0.0.0/4"), _MULTICAST),
+    (IPv4Network("240.0.0.0/4"), _RESERVED),
+]
+_IPV6 = [
+    (IPv6Network("::/128"), _UNSPECIFIED),
+    (IPv6Network("::1/128"), _LOOPBACK),
+    (IPv6Network("fd00:ec2::/32"), _METADATA),
+    (IPv6Network("fc00::/7"), _PRIVATE),
+    (IPv6Network("fe80::/10"), _LINK_LOCAL),
+    (IPv6Network("ff00::/8"), _MULTICAST),
+    (IPv6Network("2001:db8::/32"), _DOCUMENTATION),
+    (IPv6Network("3fff::/20"), _DOCUMENTATION),
+    (IPv6Network("2001::/23"), _RESERVED),
+]
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def special(address: IPv4Address | IPv6Address) -> Special | None:
+    """What keeps the address from being public; None where it is."""
+    if isinstance(address, IPv4Address):
+        return next((what for network, what in _IPV4 if address in network), None)
+    embedded = _embedded(address)
+    if embedded is not None:
+        return special(embedded)
+    found = next((what for network, what in _IPV6 if address in network), None)
+    return found if found or address in _GLOBAL_UNICAST else _RESERVED
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that a packet to this one ends up at."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour

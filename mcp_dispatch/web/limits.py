@@ -1,0 +1,26 @@
+"""How much of anything one fetch may take, and how names become addresses."""
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host for a port, best first. Raises `OSError` where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`seconds` is for a whole fetch with its redirects, `body` in bytes once decompressed."""
+
+    seconds: float = 30
+    connect_seconds: float = 10
+    conversion_seconds: float = 20
+    body: int = 10_000_000
+    redirects: int = 5
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

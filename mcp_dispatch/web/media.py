@@ -1,0 +1,126 @@
+"""What kind of content an answer holds, and the text in it."""
+
+import codecs
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+_ESSENCE = re.compile(r"\s*([A-Za-z0-9.+_-]{1,100}/[A-Za-z0-9.+_-]{1,100})\s*(?:;|$)")
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.IGNORECASE)
+_META_CHARSET = re.compile(
+    rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.IGNORECASE
+)
+_META_WITHIN = 1024
+_HTML_START = re.compile(rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.I)
+
+_TEXT_TYPES = frozenset(
+    {
+        *("json", "x-ndjson", "jsonlines", "xml", "javascript", "x-javascript", "ecmascript"),
+        *("yaml", "x-yaml", "toml", "graphql", "sql", "x-sh", "x-httpd-php"),
+    }
+)
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# Codecs that read any input in linear time and give no half characters; Python has others.
+_CODECS = frozenset(
+    {
+        *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "koi8-r", "koi8-u", "mac-roman"),
+        *(f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)),
+        *(f"cp{page}" for page in (866, 874, *range(1250, 1259))),
+        *("gbk", "gb18030", "big5", "euc_jp", "shift_jis", "cp932", "iso2022_jp", "euc_kr"),
+        *("cp949", "big5hkscs"),
+    }
+)
+# What pages call by these names is, as in browsers, the larger set.
+_LARGER = {
+    **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"},
+    **{"tis-620": "cp874", "gb2312": "gbk", "euc_kr": "cp949", "shift_jis": "cp932"},
+}
+
+
+class Kind(Enum):
+    HTML = "html"
+    TEXT = "text"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """`type` is empty where the answer names none."""
+
+    type: str
+    charset: str | None
+
+    @property
+    def kind(self) -> Kind:
+        main, _, sub = self.type.partition("/")
+        if not self.type:
+            return Kind.UNKNOWN
+        if self.type in ("text/html", "application/xhtml+xml"):
+            return Kind.HTML
+        textual = sub in _TEXT_TYPES or sub.endswith(("+json", "+xml", "+yaml"))
+        return Kind.TEXT if main == "text" or textual else Kind.OTHER
+
+
+def media_of(content_type: str) -> Media:
+    essence = _ESSENCE.match(content_type)
+    charset = _CHARSET.search(content_type)
+    return Media(
+        essence.group(1).lower() if essence else "",
+        charset.group(1) if charset else None,
+    )
+
+
+def kind_within(media: Media, body: bytes) -> Kind:
+    """The kind that was declared, or, where none was, what the body looks like."""
+    if media.kind is not Kind.UNKNOWN:
+        return media.kind
+    if _HTML_START.match(body[:_META_WITHIN]):
+        return Kind.HTML
+    return Kind.OTHER if b"\0" in body and not body.startswith(_UTF16_BOMS) else Kind.TEXT
+
+
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def text_within(media: Media, kind: Kind, body: bytes) -> str | None:
+    """The body as text, bytes that mean nothing as `\ufffd`; None where it is no text at all."""
+    text = _decoded(media, kind, body)
+    return None if "\0" in text else text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(media: Media, kind: Kind, body: bytes) -> str:
+    """A byte order mark is believed first, then the header, then what HTML says of itself."""
+    for mark, codec in _BOMS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(codec, "replace")
+    codec = _codec(media.charset)
+    if codec is None and kind is Kind.HTML:
+        said = _META_CHARSET.search(body[:_META_WITHIN])
+        codec = _codec(said.group(1).decode("ascii")) if said else None
+        # A page whose own ASCII was read to find this out is not in UTF-16.
+        codec = "utf-8" if codec is not None and codec.startswith("utf-16") else codec
+    if codec is not None:
+        return body.decode(codec, "replace")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        valid = body.decode("utf-8", "ignore")
+        # A few bad bytes in UTF-8 are damage; many mean that it is something else.
+        mostly = len(valid.encode("utf-8")) * 100 >= len(body) * 99
+        return body.decode("utf-8" if mostly and not valid.isascii() else "cp1252", "replace")
+
+
+def _codec(label: str | None) -> str | None:
+    if label is None:
+        return None
+    try:
+        name = codecs.lookup(label).name
+    except LookupError:
+        return None
+    name = _LARGER.get(name, name)
+    return name if name in _CODECS else None

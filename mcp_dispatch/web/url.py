@@ -1,0 +1,89 @@
+"""The URL of a page, read by one strict parser and written in one way."""
+
+import re
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urljoin
+
+from mcp_dispatch.web.errors import BadUrl
+from mcp_dispatch.web.hosts import canonical_host
+
+LONGEST = 2_000
+"""Characters of a URL, once it is written our way, that may be asked for."""
+
+_SHAPE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
+# Programs disagree on what these mean; a URL that needs them has them percent-encoded.
+_AMBIGUOUS = re.compile(r"[\x00-\x20\x7f-\x9f\\\s\ud800-\udfff]")
+_MOST_TO_READ = 20_000
+_PORTS = {"http": 80, "https": 443}
+_KEPT = "/?%:@!$&'()*+,;=~[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """`host` is canonical; `target` is path and query, in ASCII, and begins with `/`."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+    @property
+    def authority(self) -> str:
+        """Host and, where it is not the scheme's own, port: what the Host header says."""
+        return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
+
+    @property
+    def secured(self) -> "Url":
+        """With https instead of http, unless it names a port of its own."""
+        if self.scheme == "http" and self.port == _PORTS["http"]:
+            return replace(self, scheme="https", port=_PORTS["https"])
+        return self
+
+    def joined(self, reference: str) -> "Url":
+        """What `reference`, the target of a redirect, means from here. Raises `BadUrl`."""
+        _refuse_unclear(reference)
+        try:
+            return parse_url(urljoin(str(self), reference))
+        except ValueError as error:
+            raise BadUrl(f"{reference!r} is no URL: {error}") from error
+
+
+def parse_url(text: str) -> Url:
+    """Raises `BadUrl` for all but a plain http or https URL. The fragment is left out."""
+    trimmed = text.strip(" \t\r\n")
+    _refuse_unclear(trimmed)
+    shape = _SHAPE.fullmatch(trimmed)
+    if shape is None:
+        raise BadUrl(f"{trimmed!r} is no absolute URL; write it as https://host/path")
+    scheme, authority, path, query = shape.groups(default="")
+    scheme = scheme.lower()
+    if scheme not in _PORTS:
+        raise BadUrl(f"{trimmed!r} has the scheme {scheme!r}; only http and https are fetched")
+    host, port = _host_and_port(trimmed, authority)
+    target = quote((path or "/") + query, safe=_KEPT)
+    return Url(scheme, host, _PORTS[scheme] if port is None else port, target)
+
+
+def _refuse_unclear(text: str) -> None:
+    if len(text) > _MOST_TO_READ:
+        raise BadUrl(f"the URL has {len(text):,} characters; at most {LONGEST:,} are taken")
+    if found := _AMBIGUOUS.search(text):
+        raise BadUrl(f"the URL contains {found.group()!r}; percent-encode it")
+
+
+def _host_and_port(url: str, authority: str) -> tuple[str, int | None]:
+    if "@" in authority:
+        # The user name is often made to look like the host: `https://docs.python.org@evil.com`.
+        raise BadUrl("the URL holds a user name or password ('@' before the path); leave it out")
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        raise BadUrl(f"{url!r} has no usable host")
+    host, digits = found.groups()
+    port = int(digits) if digits else None
+    if port is not None and not 0 < port < 65_536:
+        raise BadUrl(f"{url!r} has the port {port}; a port is from 1 to 65535")
+    return canonical_host(host), port

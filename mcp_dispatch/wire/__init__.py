@@ -1,0 +1,1 @@
+"""Bytes to messages and back: framing, codec, and our seam to the MCP SDK."""

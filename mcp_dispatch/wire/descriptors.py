@@ -1,0 +1,123 @@
+"""File descriptors as byte streams: pipes and sockets on the event loop, others on a thread."""
+
+import os
+import stat
+import sys
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+CHUNK = 65_536
+
+
+def duplicate(descriptor: int) -> int:
+    """A private duplicate outside 0-2, which children would otherwise take for their own."""
+    low: list[int] = []
+    try:
+        while (copy := os.dup(descriptor)) <= 2:
+            low.append(copy)
+        return copy
+    finally:
+        for each in low:
+            os.close(each)
+
+
+def is_regular_file(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
+class _Descriptor:
+    """A private duplicate of a descriptor, non-blocking where the event loop can watch it.
+
+    The flag belongs to the open file, not to the descriptor, so it is put back at the end.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = duplicate(fd)
+        mode = os.fstat(self._fd).st_mode
+        self._watched = sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+        self._terminal = os.isatty(self._fd)
+        self._closed = False
+        self._blocking = True
+        if self._watched:
+            self._blocking = os.get_blocking(self._fd)
+            os.set_blocking(self._fd, False)
+
+    def close(self) -> None:
+        """Give the duplicate back; whoever waits on it gets `anyio.ClosedResourceError`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._watched:
+            anyio.notify_closing(self._fd)
+            os.set_blocking(self._fd, self._blocking)
+        os.close(self._fd)
+
+
+class FdReader(_Descriptor):
+    async def receive(self) -> bytes:
+        """The next bytes, b"" at the end. Raises `anyio.BrokenResourceError`."""
+        if self._closed:
+            raise anyio.ClosedResourceError
+        try:
+            return await (self._watch() if self._watched else self._hop())
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+
+    async def _watch(self) -> bytes:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            try:
+                chunk = os.read(self._fd, CHUNK)
+            except BlockingIOError:
+                await anyio.wait_readable(self._fd)
+            else:
+                # Others get a turn however fast the peer writes; what was read is not lost.
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+                return chunk
+
+    async def _hop(self) -> bytes:
+        if self._terminal and sys.platform != "win32":
+            # So that no thread is left in a read that only the next key press would end.
+            await anyio.wait_readable(self._fd)
+        return await anyio.to_thread.run_sync(os.read, self._fd, CHUNK)
+
+
+class FdWriter(_Descriptor):
+    """Writes whole messages. The rest of a message whose `send` was cancelled goes out first."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._rest = memoryview(b"")
+        self._guard = anyio.ResourceGuard("writing to")
+
+    async def send(self, message: bytes) -> None:
+        """Return when all is written. Raises `anyio.BrokenResourceError`."""
+        with self._guard:
+            await self._flush()
+            self._rest = memoryview(message)
+            await self._flush()
+
+    async def _flush(self) -> None:
+        while True:
+            if self._closed:
+                raise anyio.ClosedResourceError
+            if not self._rest:
+                return
+            try:
+                written = await (self._watch() if self._watched else self._hop())
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+            self._rest = self._rest[written:]
+
+    async def _watch(self) -> int:
+        await anyio.lowlevel.checkpoint()
+        while True:
+            try:
+                return os.write(self._fd, self._rest)
+            except BlockingIOError:
+                await anyio.wait_writable(self._fd)
+
+    async def _hop(self) -> int:
+        return await anyio.to_thread.run_sync(os.write, self._fd, self._rest[:CHUNK])

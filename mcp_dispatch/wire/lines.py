@@ -1,0 +1,88 @@
+"""Chunks of bytes to lines, in time linear in the bytes and memory bounded by the limit."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+_HEAD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Overlong:
+    """A line over the limit, skipped: its length without the newline, and its first bytes."""
+
+    length: int
+    head: bytes
+
+
+class Lines:
+    """The lines that `receive` brings, which gives b"" or raises `EndOfStream` at the end.
+
+    A line ends in LF or CRLF; the last may lack it. Blank lines are skipped. A line of more than
+    `limit` bytes is read to its end, kept nowhere, and reported as `Overlong`.
+    """
+
+    def __init__(self, receive: Callable[[], Awaitable[bytes]], limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._chunk = b""
+        self._position = 0
+        self._partial = bytearray()
+        self._length = 0
+        self._ended = False
+
+    async def next(self) -> bytes | Overlong:
+        """The next line without its end, or `anyio.EndOfStream`. A cancelled call loses nothing."""
+        while True:
+            line = self._take()
+            if line is None:
+                await self._refill()
+            elif isinstance(line, Overlong) or not _blank(line):
+                return line
+
+    def _take(self) -> bytes | Overlong | None:
+        """The next line, if its end has been received."""
+        end = self._chunk.find(b"\n", self._position)
+        if end < 0:
+            self._hold(self._chunk[self._position :])
+            self._chunk, self._position = b"", 0
+            return self._finish() if self._ended and self._length else None
+        piece = self._chunk[self._position : end]
+        self._position = end + 1
+        if not self._length and len(piece) <= self._limit:
+            return piece.removesuffix(b"\r")
+        self._hold(piece)
+        return self._finish()
+
+    def _hold(self, piece: bytes) -> None:
+        self._length += len(piece)
+        # One byte more than the limit, as the last may turn out to be the CR of a line end.
+        if self._length <= self._limit + 1:
+            self._partial += piece
+        elif len(self._partial) < _HEAD:
+            self._partial = (self._partial + piece[:_HEAD])[:_HEAD]
+        else:
+            del self._partial[_HEAD:]
+
+    def _finish(self) -> bytes | Overlong:
+        partial, length = self._partial, self._length
+        self._partial, self._length = bytearray(), 0
+        if length <= self._limit + 1:
+            line = partial.removesuffix(b"\r")
+            if len(line) <= self._limit:
+                return bytes(line)
+        return Overlong(length, bytes(partial[:_HEAD]))
+
+    async def _refill(self) -> None:
+        if self._ended:
+            raise anyio.EndOfStream
+        try:
+            self._chunk = await self._receive()
+        except anyio.EndOfStream:
+            self._chunk = b""
+        self._ended = not self._chunk
+
+
+def _blank(line: bytes) -> bool:
+    return not line or line.isspace()

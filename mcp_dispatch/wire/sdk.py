@@ -1,0 +1,226 @@
+"""The one module that touches the SDK's provisional surface; a contract test watches it."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NoReturn, cast
+from uuid import uuid4
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.dispatcher import CallOptions, Outbound
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    SERVER_INFO_META_KEY,
+    RequestParams,
+    SubscriptionsListenRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.wire.streams import SessionReader, SessionWriter
+
+__all__ = [
+    "OVER",
+    "PRINCIPAL",
+    "CallNext",
+    "CallOptions",
+    "Context",
+    "DispatchServer",
+    "MCPError",
+    "Middleware",
+    "Outbound",
+    "Result",
+    "at_connection_end",
+    "client_capabilities",
+    "complete",
+    "connection_key",
+    "connection_outbound",
+    "connection_state",
+    "is_modern",
+    "is_open",
+    "open_dispatcher",
+    "principal",
+    "raw_meta",
+    "request_outbound",
+    "request_over",
+    "send_progress",
+    "serve",
+    "state_boundary",
+]
+
+Context = ServerRequestContext[Any, Any]
+Middleware = ServerMiddleware[Any]
+Result = HandlerResult
+
+STATE_SECONDS = 600
+_KEY = "mcp_dispatch/connection"
+
+PRINCIPAL = "mcp_dispatch.principal"
+"""Under this key of an ASGI scope stands who makes the request."""
+
+OVER = "mcp_dispatch.over"
+"""Under this key of an ASGI scope stands an event: the client has left, or the server ends."""
+
+
+class DispatchServer(Server[Any]):
+    """A server whose methods are answered by middleware with raw dicts.
+
+    `answers` names the methods that the middleware answers, which makes the SDK advertise them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str,
+        middleware: Iterable[Middleware],
+        answers: Iterable[str] = ("tools/list", "tools/call"),
+        instructions: str | None = None,
+        listen: ListenHandler | None = None,
+        input_schema: Callable[[str], JsonObject | None] | None = None,
+    ) -> None:
+        """Without `input_schema`, which finds a tool's schema by its name, the SDK lists all tools
+        for every call over HTTP, to compare its headers."""
+        super().__init__(
+            name, version=version, instructions=instructions, get_tool_input_schema=input_schema
+        )
+        # The SDK puts a middleware of its own, for OpenTelemetry, into this list.
+        self.middleware[:] = middleware
+        for method in answers:
+            self.add_request_handler(method, RequestParams, _unanswered)
+        if listen is not None:
+            self.add_request_handler(
+                "subscriptions/listen", SubscriptionsListenRequestParams, listen
+            )
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        # Not every transport of the SDK passes options; without them listChanged would be false.
+        options = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+async def _unanswered(ctx: Context, params: RequestParams) -> NoReturn:
+    raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
+
+
+async def serve(server: DispatchServer, reader: SessionReader, writer: SessionWriter) -> None:
+    """Serve one client, in the era of its first request, until `reader` ends."""
+    await server.run(reader, writer, server.create_initialization_options())
+
+
+def state_boundary(audience: str) -> Middleware:
+    """Seals the request state of 2026-07-28 under a key that lives as long as the process."""
+    security = RequestStateSecurity.ephemeral(ttl=STATE_SECONDS)
+    return RequestStateBoundary(security, default_audience=audience)
+
+
+def open_dispatcher(
+    reader: SessionReader, writer: SessionWriter
+) -> JSONRPCDispatcher[TransportContext]:
+    """A raw JSON-RPC peer for an upstream: `run`, `send_raw_request`, `notify`."""
+    return JSONRPCDispatcher[TransportContext](reader, writer)
+
+
+def is_modern(ctx: Context) -> bool:
+    """Whether the request is of the era without a handshake (2026-07-28)."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def is_open(ctx: Context) -> bool:
+    """Whether requests may be served: after the handshake, and always in the modern era.
+
+    A middleware that answers by itself comes before the SDK's own check.
+    """
+    return _connection(ctx).initialize_accepted
+
+
+def request_outbound(ctx: Context) -> Outbound:
+    """The channel that belongs to this request; requests on it fail in the modern era."""
+    return ctx.session._request_outbound  # pyright: ignore[reportPrivateUsage]  no public way
+
+
+def connection_outbound(ctx: Context) -> Outbound:
+    """The channel that outlives the request, for `list_changed`; modern clients get none there."""
+    return _connection(ctx).outbound
+
+
+def connection_state(ctx: Context) -> dict[str, Any]:
+    """Ours to fill; as old as the connection, which in the modern era is one request."""
+    return _connection(ctx).state
+
+
+def connection_key(ctx: Context) -> str | None:
+    """Tells connections apart; None in the modern era, which has none."""
+    if is_modern(ctx):
+        return None
+    return str(connection_state(ctx).setdefault(_KEY, uuid4().hex))
+
+
+def at_connection_end(ctx: Context, then: Callable[[], Awaitable[None]]) -> None:
+    """`then` runs once the connection is over and its calls have ended, for five seconds at most."""
+    _connection(ctx).exit_stack.push_async_callback(then)
+
+
+def principal(ctx: Context) -> str:
+    """Who makes this request over HTTP."""
+    return str(_asgi_scope(ctx)[PRINCIPAL])
+
+
+def request_over(ctx: Context) -> anyio.Event | None:
+    """Set when nobody waits for the answer any more; None where the SDK itself notices that."""
+    return cast("anyio.Event | None", _asgi_scope(ctx).get(OVER))
+
+
+def client_capabilities(ctx: Context) -> JsonObject:
+    """What the client declared, in the handshake or with the request, as it looks on the wire."""
+    declared = ctx.session.client_capabilities
+    if declared is None:
+        return {}
+    return declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def raw_meta(ctx: Context) -> JsonObject:
+    """The request's `_meta` as it came."""
+    meta: Json = (ctx.params or {}).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+async def send_progress(ctx: Context, update: JsonObject) -> None:
+    """Tell the client of progress as it came, if it asked to be told."""
+    token = raw_meta(ctx).get("progressToken")
+    if isinstance(token, (str, int)) and not isinstance(token, bool):
+        params = {**update, "progressToken": token}
+        await request_outbound(ctx).notify("notifications/progress", params)
+
+
+def complete(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonObject:
+    """The envelope that 2026-07-28 asks of a result given by middleware; else the result itself."""
+    if not is_modern(ctx):
+        return result
+    given = result.get("_meta")
+    meta = given if isinstance(given, dict) else {}
+    stamp: JsonObject = {SERVER_INFO_META_KEY: server.server_info_stamp}
+    return {"resultType": "complete", **result, "_meta": {**stamp, **meta}}
+
+
+def _asgi_scope(ctx: Context) -> Mapping[str, Any]:
+    """Of the HTTP request that brought this one; empty on other transports."""
+    return cast("Mapping[str, Any]", getattr(ctx.request, "scope", {}))
+
+
+def _connection(ctx: Context) -> Connection:
+    return ctx.session._connection  # pyright: ignore[reportPrivateUsage]  no public way

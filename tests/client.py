@@ -1,0 +1,177 @@
+"""A real MCP client in front of a real server process, in either era."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+from anyio.abc import Process
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp_types import CallToolResult, TextContent
+
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.wire.codec import decode, encode
+from mcp_dispatch.wire.lines import Lines
+
+Era = Literal["legacy", "2026-07-28"]
+BUILT_INS = ("Bash", "Edit", "Glob", "Grep", "Read", "TaskStop", "WebFetch", "Write")
+ERAS: tuple[Era, ...] = ("legacy", "2026-07-28")
+
+
+class Installation:
+    """A workspace, a state directory, rules and servers, all under one temporary folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = folder / "workspace"
+        self.state = folder / "state"
+        self.config = folder / "config"
+        self.workspace.mkdir()
+        self.config.mkdir()
+        self._flags: list[str] = []
+
+    def rules(self, **permissions: Sequence[str] | str | bool) -> "Installation":
+        return self.settings({"permissions": dict(permissions)})
+
+    def settings(self, content: Mapping[str, Any]) -> "Installation":
+        path = self.folder / f"settings-{len(self._flags)}.json"
+        path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+        return self.flags("--settings", str(path))
+
+    def upstream(self, name: str, *command: str, **more: Any) -> "Installation":
+        path = self.folder / f"servers-{name}.json"
+        entry = {"command": command[0], "args": list(command[1:]), **more}
+        path.write_text(json.dumps({"mcpServers": {name: entry}}), encoding="utf-8")
+        return self.flags("--mcp-config", str(path))
+
+    def flags(self, *flags: str) -> "Installation":
+        self._flags += flags
+        return self
+
+    def file(self, name: str, content: str | bytes) -> Path:
+        path = self.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "MCP_DISPATCH_CONFIG_DIR": str(self.config)}
+
+    @property
+    def command(self) -> list[str]:
+        named = ["--workspace", str(self.workspace), "--state-dir", str(self.state)]
+        return [sys.executable, "-m", "mcp_dispatch", "serve", *named, *self._flags]
+
+    @asynccontextmanager
+    async def client(self, era: Era = "legacy", **callbacks: Any) -> AsyncGenerator[Client, None]:
+        command, *args = self.command
+        server = StdioServerParameters(
+            command=command, args=args, env=self.environ, cwd=self.workspace
+        )
+        with (self.folder / "stderr").open("a", encoding="utf-8") as errors:
+            transport = stdio_client(server, errlog=errors)
+            async with Client(transport, mode=era, **callbacks) as client:
+                yield client
+
+    def journal(self) -> list[JsonObject]:
+        files = sorted((self.state / "journal").glob("*.jsonl"))
+        lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        entries: list[Json] = [json.loads(line) for line in lines]
+        return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def text_of(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+class RawServer:
+    """The server's process and its pipes, for a client that speaks bytes."""
+
+    def __init__(self, child: Process) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self.child = child
+        self.stdin, self.stdout = child.stdin, child.stdout
+        self._lines = Lines(self._receive, 200_000_000)
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self.stdout.receive()
+        except anyio.EndOfStream:
+            return b""
+
+    async def send(self, *messages: JsonObject | bytes) -> None:
+        for message in messages:
+            line = message if isinstance(message, bytes) else encode(message)
+            await self.stdin.send(line + b"\n")
+
+    async def receive(self) -> JsonObject:
+        line = await self._lines.next()
+        assert isinstance(line, bytes)
+        message = decode(line)
+        assert isinstance(message, dict)
+        return message
+
+    async def answer(self, id: Json) -> JsonObject:
+        """The next message with this id; what comes before it is passed over."""
+        while True:
+            message = await self.receive()
+            if message.get("id") == id and "method" not in message:
+                return message
+
+    async def greet(self, capabilities: JsonObject | None = None) -> None:
+        await self.send(
+            {
+                "jsonrpc": "2.0",
+                "id": "hello",
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": capabilities or {},
+                    "clientInfo": {"name": "raw", "version": "1"},
+                },
+            }
+        )
+        await self.answer("hello")
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def call(self, id: Json, name: str, **arguments: Json) -> None:
+        await self.send(tools_call(id, name, **arguments))
+
+
+def tools_call(id: Json, name: str, **arguments: Json) -> JsonObject:
+    params: JsonObject = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+@asynccontextmanager
+async def raw_server(installation: Installation) -> AsyncGenerator[RawServer, None]:
+    """Ends the process by closing its stdin, as clients do, unless the test ended it already."""
+    async with await anyio.open_process(
+        installation.command, env=installation.environ, cwd=installation.workspace, stderr=None
+    ) as child:
+        try:
+            yield RawServer(child)
+            assert child.stdin is not None
+            await child.stdin.aclose()
+            with anyio.fail_after(20):
+                await child.wait()
+        finally:
+            if child.returncode is None:
+                child.kill()
+
+
+def text_in(message: JsonObject) -> str:
+    """The text of a raw answer to `tools/call`."""
+    result = message["result"]
+    assert isinstance(result, dict)
+    content = result["content"]
+    assert isinstance(content, list)
+    texts = [block["text"] for block in content if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))

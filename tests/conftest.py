@@ -1,0 +1,30 @@
+"""What every test may ask for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.client import Installation
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Our transports rest on asyncio's pipes; the rest of the code is plain anyio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of cases written by others; tests that need it skip where it is absent."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("MCP_DISPATCH_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no folder of cases at {folder}; set MCP_DISPATCH_DATA")
+    return folder
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installation:
+    """A workspace with nothing in it and no rules; tests add what they need."""
+    return Installation(tmp_path)

@@ -1,0 +1,371 @@
+"""Ways around rules that were once open elsewhere, by the mechanism that each of them used."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
+from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.models import PermissionMode
+from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
+
+MODES = list(PermissionMode)
+HOOK_ALLOWS = Vote(Tier.ALLOW, ALLOW, "the hook says so", Origin("hook.sh"))
+HOOK_ASKS = Vote(Tier.HARD_ASK, ASK, "the hook says so", Origin("hook.sh"))
+
+
+def verdict(workspace: Path, rules: Rules, command: str) -> Effect:
+    return policy(workspace, rules).judge(bash(command, workspace)).effect
+
+
+def unprompted(workspace: Path, command: str) -> bool:
+    return policy(workspace).judge(bash(command, workspace)).effect is ALLOW
+
+
+# --- parsing ----------------------------------------------------------------------------------
+
+HIDDEN_PARTS = {
+    "line continuation": "ec\\\nho a; r\\\nm x",
+    "backslash before a letter": "r\\m x",
+    "backslash-escaped flag": "find . \\-exec rm {} +",
+    "quotes inside a word": "r''m x",
+    "ANSI-C quotes": "$'\\162\\155' x",
+    "carriage return as separator": "echo a\rrm x",
+    "carriage return and newline": "echo a\r\nrm x",
+    "first line a comment": "# only listing files\nrm x",
+    "comment with a quote": "# it's fine\nrm x",
+    "after a dangling operator": "rm x &&",
+    "in front of a dangling operator": "&& rm x",
+    "a very long command": f"echo {'a' * 12_000}; rm x",
+    "after an unfinished quote": "rm x; echo 'a",
+    "heredoc with substitution": "cat <<E\n$(rm x)\nE",
+    "after a heredoc": "cat <<'E'\na\nE\nrm x",
+    "quoted # in an argument": "echo 'a # b'; rm x",
+    "redirect first": ">/dev/null rm x",
+    "redirect after !": "! rm x > /dev/null",
+    "redirect in an && list": "true && rm x > /dev/null",
+    "brace expansion": "{rm,x}",
+    "no space around operators": "true;rm x",
+    "tabs": "\trm\tx",
+    "process substitution": "diff <(rm x) a",
+    "nested substitution": 'echo "$(echo "$(rm x)")"',
+    "function body": "f() { rm x; }; f",
+    "case arm": "case a in b) rm x;; esac",
+    "arithmetic": "echo $((a[$(rm x)]))",
+    "assignment with substitution": "A=$(rm x)",
+    "default of a variable": "echo ${A:-$(rm x)}",
+    "array subscript": "a[$(rm x)]=1",
+    "[[ ]] with subscript": "[[ -v a[$(rm x)] ]]",
+    "coproc": "coproc rm x",
+    "background": "rm x & true",
+}
+
+
+@pytest.mark.parametrize("command", HIDDEN_PARTS.values(), ids=HIDDEN_PARTS.keys())
+def test_no_way_of_writing_hides_a_denied_command(tmp_path: Path, command: str):
+    denied = verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command)
+    asked = policy(tmp_path, Rules(ask=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS).judge(
+        bash(command, tmp_path)
+    )
+    allowed = verdict(tmp_path, Rules(allow=["Bash(echo:*)", "Bash(true)", "Bash(cat:*)"]), command)
+
+    assert denied is DENY
+    assert asked.effect is ASK
+    assert allowed is not ALLOW
+
+
+def test_a_wildcard_does_not_reach_over_an_operator(tmp_path: Path):
+    for command in ("git log; rm x", "git log && rm x", "git log | sh", "git log\nrm x"):
+        assert verdict(tmp_path, Rules(allow=["Bash(git *)", "Bash(git log*)"]), command) is ASK
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("RANDOM=2+2", "OPTIND=1/0", "BASHPID=1", "BASH_ARGV0=x", "REPORTTIME='$(id)' ls"),
+        *("=ls", "ls =(id)", "[[ a =~ $(id) ]]", "DIRSTACKSIZE='$(id)'", "(( a = 1 ))", "let a=1"),
+    ],
+)
+def test_assignments_and_forms_that_evaluate_do_not_run_unasked(tmp_path: Path, command: str):
+    assert not unprompted(tmp_path, command)
+    assert not unprompted(tmp_path, f"{command}; ls")
+
+
+# --- assignments and wrappers -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("FOO=bar rm x", 'TZ="$HOME" rm -rf build', "declare X=rm; $X -rf y", "A=1 B=2 rm x"),
+        *(
+            "export A=1; rm x",
+            "readonly X=rm; $X y",
+            "typeset X=rm && $X y",
+            "A+=1 rm x",
+            "a=(1) rm x",
+        ),
+    ],
+)
+def test_a_deny_looks_past_every_assignment(tmp_path: Path, command: str):
+    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("LD_PRELOAD=x", "GIT_SSH_COMMAND=x", "PAGER=x", "BASH_ENV=x", "PATH=.", "GIT_PAGER=x"),
+        *("PYTHONPATH=x", "LESSOPEN=x", "IFS=x", "RIPGREP_CONFIG_PATH=x", "GIT_CONFIG_COUNT=1"),
+        *("TZ='$(id)'", "LANG=$(id)", "LC_ALL=`id`", "PS4=x", "PROMPT_COMMAND=x", "HOME=."),
+    ],
+)
+def test_a_variable_before_a_harmless_command_is_asked_about(tmp_path: Path, variable: str):
+    assert not unprompted(tmp_path, f"{variable} ls")
+    assert not unprompted(tmp_path, f"{variable}; ls")
+    assert verdict(tmp_path, Rules(allow=["Bash(ls:*)"]), f"{variable} ls") is ASK
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        *("env", "sudo", "watch", "ionice", "setsid", "nice -n 5", "timeout -s KILL 5", "xargs"),
+        *("command", "busybox", "env -i", "sudo -u root", "nohup", "stdbuf -o0", "builtin", "exec"),
+        *("timeout 5 nice sudo env A=1", "time", "doas", "flock f", "chroot /", "strace"),
+    ],
+)
+def test_a_wrapper_hides_no_denied_command_and_grants_nothing(tmp_path: Path, wrapper: str):
+    command = f"{wrapper} rm x"
+
+    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
+    program = wrapper.partition(" ")[0]
+    assert verdict(tmp_path, Rules(allow=[f"Bash({program}:*)"]), command) is not ALLOW
+    assert not unprompted(tmp_path, f"{wrapper} rm x")
+
+
+@pytest.mark.parametrize(
+    "command", ["bash -c 'rm x'", "busybox sh -c 'rm x'", "ssh h 'rm x'", "eval 'rm x'", "sh -c rm"]
+)
+def test_a_shell_in_a_string_is_read_by_a_deny(tmp_path: Path, command: str):
+    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
+
+
+def test_a_substitution_does_not_run_under_an_allow_for_the_outer_command(tmp_path: Path):
+    for command in ("ls $(whoami)", "ls `whoami`", 'ls "$(whoami)"', "ls <(whoami)"):
+        assert verdict(tmp_path, Rules(allow=["Bash(ls *)"]), command) is ASK
+        assert not unprompted(tmp_path, f"{command} $(make)")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("command", ["cd a | rm x", "cd a && rm x | cat", "(cd a; rm x) | cat"])
+def test_a_cd_in_a_pipe_does_not_soften_a_deny(tmp_path: Path, command: str, mode: PermissionMode):
+    judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
+
+    assert judged.judge(bash(command, tmp_path)).effect is DENY
+
+
+def test_a_compound_command_is_asked_about_in_bypass_mode_too(tmp_path: Path):
+    judged = policy(tmp_path, Rules(ask=["Bash(push:*)"]), PermissionMode.BYPASS_PERMISSIONS)
+
+    for command in ("ls && push", "ls; (push x)", "echo $(push)"):
+        assert judged.judge(bash(command, tmp_path)).effect is ASK
+
+
+# --- who is stricter --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_hook_softens_a_deny_and_none_skips_an_ask_rule(tmp_path: Path, mode: PermissionMode):
+    rules = Rules(allow=["Bash"], ask=["Bash(asked)"], deny=["Bash(denied)"])
+    judged = policy(tmp_path, rules, mode)
+
+    for hooks in ([HOOK_ALLOWS], [HOOK_ASKS], [HOOK_ASKS, HOOK_ALLOWS]):
+        assert judged.judge(bash("denied", tmp_path), hook_votes=hooks).effect is DENY
+        quiet = mode is PermissionMode.DONT_ASK
+        expected = DENY if quiet else ASK
+        assert judged.judge(bash("asked", tmp_path), hook_votes=hooks).effect is expected
+
+
+@pytest.mark.parametrize("lower", list(LayerKind))
+@pytest.mark.parametrize("higher", list(LayerKind))
+def test_no_layer_allows_what_another_asks_about_or_denies(
+    tmp_path: Path, lower: LayerKind, higher: LayerKind
+):
+    def of(kind: LayerKind, effect: Effect) -> RuleText:
+        return RuleText(effect, "Bash(x:*)", tmp_path / f"{kind.value}.json", 1, kind, tmp_path)
+
+    for strict in (ASK, DENY):
+        rules = (of(higher, ALLOW), of(lower, strict))
+        judged = policy(tmp_path, settings=Settings(rules=rules))
+        assert judged.judge(bash("x y", tmp_path)).effect is strict
+
+
+def test_new_arguments_are_judged_again(tmp_path: Path):
+    """A hook's `updatedInput` once passed unread: the subject of a decision is what will run."""
+    judged = policy(tmp_path, Rules(allow=["Bash(ls:*)"], deny=["Bash(rm:*)"]))
+
+    assert judged.judge(bash("ls", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is ALLOW
+    assert judged.judge(bash("rm x", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is DENY
+
+
+# --- paths ------------------------------------------------------------------------------------
+
+
+def test_a_new_file_below_a_linked_directory_is_written_where_the_link_leads(tmp_path: Path):
+    workspace = tmp_path / "w"
+    (workspace / "src").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (workspace / "src" / "link").symlink_to(tmp_path / "out")
+    judged = policy(
+        workspace, Rules(allow=[f"Edit(/{workspace}/**)"], deny=[f"Edit(/{tmp_path}/out/x)"])
+    )
+
+    assert judged.judge(on_file("Write", workspace / "src" / "link" / "new")).effect is ASK
+    assert judged.judge(on_file("Write", workspace / "src" / "link" / "x")).effect is DENY
+
+
+def test_one_directory_is_meant_here_in_allow_and_anywhere_in_deny(tmp_path: Path):
+    nested, here = tmp_path / "vendor/src/a", tmp_path / "src/a"
+    allowed = policy(tmp_path, Rules(allow=["Edit(src/**)"]))
+    denied = policy(tmp_path, Rules(allow=["Edit"], deny=["Edit(src/**)"]))
+
+    assert allowed.judge(on_file("Edit", here)).effect is ALLOW
+    assert allowed.judge(on_file("Edit", nested)).effect is ASK
+    assert denied.judge(on_file("Edit", here)).effect is DENY
+    assert denied.judge(on_file("Edit", nested)).effect is DENY
+
+
+def test_a_deny_with_a_trailing_slash_guards_the_directory(tmp_path: Path):
+    home = tmp_path / "home"
+    (home / ".aws").mkdir(parents=True)
+    judged = policy(tmp_path, Rules(allow=["Read"], deny=["Read(~/.aws/)"]), home=home)
+
+    assert judged.judge(on_file("Read", home / ".aws" / "credentials")).effect is DENY
+    assert judged.judge(on_file("Read", home / ".aws")).effect is DENY
+    assert judged.judge(bash("cat ~/.aws/credentials", tmp_path)).effect is DENY
+    assert judged.hides(home / ".aws" / "config", None)
+
+
+def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("{}", encoding="utf-8")
+    link.symlink_to(real)
+    rules = Rules(allow=["Edit", "Bash"]).texts()
+    judged = policy(tmp_path, settings=Settings(rules=rules, files=(link,)))
+
+    assert judged.judge(on_file("Edit", real)).effect is DENY
+    assert judged.judge(bash("echo x > real.json", tmp_path)).effect is DENY
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "(echo x > locked)",
+            "{ echo x > locked; }",
+            "true && echo x >> locked",
+            "! echo >locked",
+        ),
+        *("if true; then echo x > locked; fi", "echo $(echo x > locked)", "bash -c 'a > locked'"),
+        *(
+            "echo x >| locked",
+            "echo x >&locked",
+            "echo x &>>locked",
+            "exec 3> locked",
+            "a 2>locked",
+        ),
+        *(
+            "cat <<E > locked\nx\nE",
+            "for i in a; do echo; done > locked",
+            "tee locked",
+            "tee -a locked",
+        ),
+    ],
+)
+def test_a_deny_of_writing_covers_redirects_at_any_depth(tmp_path: Path, command: str):
+    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Edit(locked)"]), command) is DENY
+
+
+# --- the read-only list -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rg *", "rg x *", "sort *", "git diff *", "find *", "sed -n 1p *"),
+        *("git -c core.pager=x log", "git --exec-path=x log", "git grep -O x", "git grep -Ovi x"),
+        *(
+            "git diff --ext-diff",
+            "git log --output=f",
+            "git -c alias.x=!id x",
+            "git show --textconv",
+        ),
+        *("git --git-dir=x log", "git --work-tree=x status", "git --config-env=a=b log"),
+        *("grep -f pats x", "sort -o f x", "tee f", "xxd -r a b", "tar -xf a --to-command=id"),
+        *(
+            "date -s 1",
+            "date --set=1",
+            "hostname x",
+            "cat /dev/tcp/a/1",
+            "file -m magic x",
+            "file -C",
+        ),
+        *("docker -H tcp://x ps", "docker --context x ps", "docker run x", "kubectl apply -f x"),
+        *(
+            "tree -o f",
+            "base64 -o f x",
+            "less x",
+            "man ls",
+            "help x",
+            "ps e",
+            "pyright",
+            "xargs cat",
+        ),
+        *("cat > f", "echo x > f", "ls >> f", "pwd 2> f", "LS -la", "Cat a", "history", "fc -e x"),
+    ],
+)
+def test_no_flag_and_no_glob_turns_a_look_into_more_unasked(tmp_path: Path, command: str):
+    assert not unprompted(tmp_path, command)
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "toString", "__class__", "..", ""])
+def test_a_tool_with_a_name_that_means_something_elsewhere_is_an_ordinary_tool(
+    tmp_path: Path, name: str
+):
+    judged = policy(tmp_path, Rules(allow=["mcp__a__b"], deny=["mcp__c"]))
+
+    assert judged.judge(upstream("a", name)).effect is ASK
+    assert judged.judge(upstream("c", name)).effect is DENY
+    assert policy(tmp_path, Rules(allow=["mcp__a"])).judge(upstream("a", name)).effect is ALLOW
+
+
+def test_a_server_that_calls_its_tool_like_a_built_in_gets_none_of_its_rules(tmp_path: Path):
+    judged = policy(tmp_path, Rules(allow=["Bash", "Read"]))
+
+    for tool in ("Bash", "Read", "tool_search"):
+        assert judged.judge(upstream("evil", tool, exposed=f"evil__{tool}")).effect is ASK
+
+
+# --- over-blocking is a bug too ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rules", "command"),
+    [
+        (Rules(allow=["Bash"], deny=["Read(./**/build/**)"]), "npm run build"),
+        (Rules(allow=["Bash(npm run test)", "Bash(head:*)"]), "npm run test | head"),
+        (Rules(allow=["Bash"], deny=["Read(**/test/**)"]), "npm test"),
+        (Rules(allow=["Bash"], deny=["Bash(rm:*)"]), "echo 'rm -rf /' | cat"),
+        (Rules(allow=["Bash"], deny=["Bash(git push:*)"]), "git commit -m 'git push later'"),
+        (Rules(allow=["Bash"], deny=["Bash(sudo:*)"]), "grep -n sudo README.md"),
+        (Rules(allow=["Bash"], deny=["Edit(src/**)"]), "cat src/a.py"),
+        (Rules(allow=["Bash"], deny=["Read(.env)"]), "cat .env.example"),
+        (Rules(allow=["Bash(git log:*)"]), "git log --oneline -n 5 > /dev/null 2>&1"),
+        (Rules(allow=["Bash(npm:*)"]), "NODE_ENV=test npm run build"),
+        (Rules(allow=["Bash(make:*)"]), "timeout 60 make -j4"),
+    ],
+)
+def test_what_no_rule_means_is_not_in_the_way(tmp_path: Path, rules: Rules, command: str):
+    assert verdict(tmp_path, rules, command) is ALLOW

@@ -1,0 +1,72 @@
+"""Commands that others have labelled, judged with no rules in an empty workspace."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.policy.bench import ALLOW, bash, policy
+
+DISPUTED = {
+    "git diff",
+    "git diff | head -20",
+    "git log -p -1",
+    "-Command Get-Location",
+    "'C:Program FilesPowerShell7pwsh.exe' -Command Get-Location",
+}
+LISTED = Path(__file__).with_name("disputed.md")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The commands of one corpus that are not disputed, and those of them that were allowed."""
+
+    commands: list[str]
+    allowed: list[str]
+
+
+Judge = Callable[[str], Judged]
+
+
+@pytest.fixture
+def judge(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_EXEC_PATH", "GIT_PREFIX"):
+        monkeypatch.delenv(name, raising=False)  # where a hook of git runs the tests
+
+    def judged(name: str) -> Judged:
+        text = (data_dir / "permissions" / f"bash_{name}.jsonl").read_text(encoding="utf-8")
+        rows: list[dict[str, str]] = [json.loads(line) for line in text.splitlines()]
+        safe = name == "safe"
+        # One command stands in both files: there it is disputed only as unsafe.
+        disputed = {one for one in DISPUTED if one.startswith("git") is not safe}
+        commands = [row["command"] for row in rows if row["command"] not in disputed]
+        bare = policy(tmp_path, home=tmp_path / "home")
+        allowed = [one for one in commands if bare.judge(bash(one, tmp_path)).effect is ALLOW]
+        return Judged(commands, allowed)
+
+    return judged
+
+
+@pytest.mark.parametrize("name", ["unsafe", "destructive"])
+def test_nothing_unsafe_or_destructive_is_allowed_unasked(judge: Judge, name: str):
+    judged = judge(name)
+
+    assert len(judged.commands) > 200
+    assert judged.allowed == []
+
+
+def test_of_what_is_safe_at_most_a_tenth_is_asked_about(judge: Judge):
+    judged = judge("safe")
+
+    asked = [one for one in judged.commands if one not in judged.allowed]
+
+    assert len(judged.commands) > 70
+    assert len(asked) <= len(judged.commands) / 10, asked
+
+
+def test_every_disputed_label_is_listed_with_a_reason():
+    text = LISTED.read_text(encoding="utf-8").replace("\\|", "|")
+
+    assert [one for one in DISPUTED if f"`{one}` |" not in text] == []

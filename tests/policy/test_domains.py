@@ -1,0 +1,207 @@
+"""Rules about hosts: what they cover, and what is no rule at all."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.policy.domains import DomainPattern, domain_pattern, host_of
+from mcp_dispatch.policy.subject import Subject
+from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.web.permission import opened_by
+from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, policy
+
+COVERED = [
+    ("domain:example.com", "https://example.com/"),
+    ("domain:example.com", "https://EXAMPLE.com/path?q#f"),
+    ("domain:Example.COM", "https://example.com/"),
+    ("domain:example.com", "https://example.com./"),
+    ("domain:example.com.", "https://example.com/"),
+    (" domain : example.com ", "https://example.com/"),
+    ("domain:example.com", "http://example.com:8080/"),
+    ("domain:*.example.com", "https://a.example.com/"),
+    ("domain:*.example.com", "https://a.b.c.example.com/"),
+    ("domain:*.EXAMPLE.com.", "https://www.example.com/"),
+    ("domain:*", "https://anything.at.all/"),
+    ("domain:*", "https://127.0.0.1/"),
+    ("domain:*", "https://[::1]/"),
+    ("domain:example.*", "https://example.org/"),
+    ("domain:docs-*.example.com", "https://docs-v2.example.com/"),
+    ("domain:api.*.example.com", "https://api.eu.example.com/"),
+    ("domain:*.api-*.example.com", "https://a.b.api-1.example.com/"),
+    ("domain:bücher.example", "https://xn--bcher-kva.example/"),
+    ("domain:xn--bcher-kva.example", "https://Bücher.example/"),
+    ("domain:*.bücher.example", "https://www.bücher.example/"),
+    ("domain:127.0.0.1", "https://0x7f.1/"),
+    ("domain:127.0.0.1", "https://2130706433/"),
+    ("domain:127.0.0.1", "https://017700000001/"),
+    ("domain:127.0.0.1", "https://[::ffff:127.0.0.1]/"),
+    ("domain:127.0.0.1", "https://\uff11\uff12\uff17.0.0.1/"),
+    ("domain:0x7f.1", "https://127.0.0.1/"),
+    ("domain:127.0.*.*", "https://127.0.0.1/"),
+    ("domain:[::1]", "https://[0:0:0:0:0:0:0:1]/"),
+    ("domain:::1", "https://[::1]/"),
+]
+NOT_COVERED = [
+    ("domain:example.com", "https://www.example.com/"),
+    ("domain:example.com", "https://example.com.evil.com/"),
+    ("domain:example.com", "https://notexample.com/"),
+    ("domain:example.com", "https://evil.com/example.com"),
+    ("domain:example.com", "https://evil.com/?example.com"),
+    ("domain:example.com", "https://evil.com/#@example.com"),
+    ("domain:example.com", "https://example.co/"),
+    ("domain:example.com", "https://examp1e.com/"),
+    ("domain:example.com", "https://\u0435xample.com/"),
+    ("domain:*.example.com", "https://example.com/"),
+    ("domain:*.example.com", "https://evilexample.com/"),
+    ("domain:*.example.com", "https://a.example.com.evil.com/"),
+    ("domain:example.*", "https://example.evil.com/"),
+    ("domain:example.*", "https://example/"),
+    ("domain:docs-*.example.com", "https://docs-a.b.example.com/"),
+    ("domain:api.*.example.com", "https://api.example.com/"),
+    ("domain:localhost", "https://127.0.0.1/"),
+    ("domain:127.0.0.1", "https://127.0.0.1.evil.com/"),
+    ("domain:[::1]", "https://[::2]/"),
+]
+
+
+def _pattern(specifier: str) -> DomainPattern:
+    pattern = domain_pattern(specifier)
+    assert isinstance(pattern, DomainPattern), pattern
+    return pattern
+
+
+def _host(url: str) -> str:
+    host = host_of(url)
+    assert host is not None, url
+    return host
+
+
+@pytest.mark.parametrize(("specifier", "url"), COVERED)
+def test_a_domain_rule_covers_its_host_in_every_spelling(specifier: str, url: str) -> None:
+    assert _pattern(specifier).covers(_host(url))
+
+
+@pytest.mark.parametrize(("specifier", "url"), NOT_COVERED)
+def test_a_domain_rule_covers_no_host_that_only_looks_like_it(specifier: str, url: str) -> None:
+    assert not _pattern(specifier).covers(_host(url))
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        "",
+        "https://example.com",
+        "example.com/docs",
+        "example.com:8080",
+        "user@example.com",
+        "a..example.com",
+        ".example.com",
+        "*..example.com",
+        "*.",
+        "exa mple.com",
+        "1.2.3.4.5",
+        "[::1",
+        "[*::1]",
+        "bü*.example",
+        "*.%65xample.com",
+        "a" * 64,
+    ],
+)
+def test_what_is_no_host_is_no_domain_rule(domain: str) -> None:
+    problem = domain_pattern(f"domain:{domain}")
+
+    assert problem == f"{domain!r} is no host; write it without scheme, user name, port and path"
+
+
+@pytest.mark.parametrize("specifier", ["example.com", "url:https://x.org", "Domain:example.com"])
+def test_a_specifier_about_anything_but_a_domain_says_what_is_expected(specifier: str) -> None:
+    assert domain_pattern(specifier) == "expected WebFetch(domain:host)"
+
+
+@pytest.mark.parametrize(
+    "url", [None, 3, "", "example.com", "ftp://example.com/", "https://a@b/", "https://exa mple/"]
+)
+def test_what_could_not_be_fetched_has_no_host(url: object) -> None:
+    assert host_of(url) is None
+
+
+def _fetching(url: str) -> Subject:
+    return Subject("WebFetch", "WebFetch", None, {"url": url}, {"url": url}, None)
+
+
+def _judged(tmp_path: Path, rules: Rules, url: str, mode: PermissionMode | None = None) -> Effect:
+    judge = policy(tmp_path, rules, mode or PermissionMode.DEFAULT)
+    return judge.judge(_fetching(url)).effect
+
+
+def test_a_fetch_that_no_rule_covers_is_asked_about_with_the_rule_for_its_host(
+    tmp_path: Path,
+) -> None:
+    judge = policy(tmp_path)
+
+    decision = judge.judge(_fetching("https://example.com/a"))
+
+    assert (decision.effect, decision.soft) == (ASK, True)
+    line = judge.suggestion(_fetching("https://example.com/a"))
+    assert line == '"allow": ["WebFetch(domain:example.com)"]'
+
+
+def test_the_lists_decide_about_hosts_in_their_order(tmp_path: Path) -> None:
+    rules = Rules(
+        allow=["WebFetch(domain:*.example.com)", "WebFetch(domain:example.com)"],
+        ask=["WebFetch(domain:ask.example.com)"],
+        deny=["WebFetch(domain:*.secret.example.com)"],
+    )
+
+    assert _judged(tmp_path, rules, "https://example.com/") is ALLOW
+    assert _judged(tmp_path, rules, "https://a.b.example.com/") is ALLOW
+    assert _judged(tmp_path, rules, "https://ask.example.com/") is ASK
+    assert _judged(tmp_path, rules, "https://x.secret.example.com/") is DENY
+    assert _judged(tmp_path, rules, "https://example.com.evil.com/") is ASK
+
+
+def test_a_url_that_cannot_be_read_is_denied_by_any_domain_deny_and_allowed_by_no_domain_allow(
+    tmp_path: Path,
+) -> None:
+    url = "https://docs.python.org@evil.com/"
+
+    assert _judged(tmp_path, Rules(deny=["WebFetch(domain:other.com)"]), url) is DENY
+    assert _judged(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]), url) is ASK
+
+
+@pytest.mark.parametrize("text", ["WebFetch(domain:)", "WebFetch(domain:a/b)", "WebFetch(x.com)"])
+def test_a_malformed_domain_rule_closes_the_tool_and_opens_nothing(
+    tmp_path: Path, text: str
+) -> None:
+    assert _judged(tmp_path, Rules(deny=[text]), "https://example.com/") is DENY
+    assert _judged(tmp_path, Rules(ask=[text], allow=["WebFetch"]), "https://example.com/") is ASK
+    assert _judged(tmp_path, Rules(allow=[text]), "https://example.com/") is ASK
+
+
+def test_a_domain_rule_is_about_no_other_tool(tmp_path: Path) -> None:
+    judge = policy(tmp_path, Rules(deny=["WebFetch(domain:*)"], allow=["Bash(curl:*)"]))
+
+    assert judge.judge(bash("curl https://example.com/", tmp_path)).effect is ALLOW
+
+
+def test_a_rule_that_names_a_host_is_heard_beside_one_for_every_host(tmp_path: Path) -> None:
+    rules = Rules(allow=["WebFetch", "WebFetch(domain:localhost)", "WebFetch(domain:other.com)"])
+
+    decision = policy(tmp_path, rules).judge(_fetching("http://localhost:8080/"))
+
+    named = [vote.origin.rule for vote in decision.votes if vote.effect is ALLOW]
+    assert named == ["WebFetch", "WebFetch(domain:localhost)"]
+    assert opened_by(decision, "localhost")
+
+
+def test_an_allow_rule_lets_pages_be_read_while_planning(tmp_path: Path) -> None:
+    rules = Rules(allow=["WebFetch(domain:example.com)"])
+
+    assert _judged(tmp_path, rules, "https://example.com/", PermissionMode.PLAN) is ALLOW
+
+
+def test_denying_every_host_takes_the_tool_away(tmp_path: Path) -> None:
+    judge = policy(tmp_path, Rules(deny=["WebFetch(domain:*)"]))
+
+    assert judge.is_hidden("WebFetch", "WebFetch", None) is not None

@@ -1,0 +1,35 @@
+"""The examples under `configs/` are loaded as a user would load them."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from mcp_dispatch.cli import app
+from mcp_dispatch.settings.load import Layer, LayerKind, load
+from mcp_dispatch.upstream.config import load_servers
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def test_the_servers_example_has_no_problem() -> None:
+    servers, problems = load_servers([CONFIGS / "servers.json"], {"HOME": "/home/me"})
+
+    assert problems == ()
+    assert [server.name for server in servers] == ["demo", "time", "filesystem"]
+    assert servers[1].env == {"TZ": "UTC"}
+    assert servers[2].args[-1] == "/home/me/Documents"
+
+
+def test_the_starter_settings_have_no_problem() -> None:
+    settings = load([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
+
+    assert settings.problems == ()
+    assert settings.rules
+
+
+def test_the_checked_in_schema_is_the_one_the_command_prints() -> None:
+    printed = CliRunner().invoke(app, ["schema"])
+
+    kept = (CONFIGS / "settings.schema.json").read_text(encoding="utf-8")
+    assert json.loads(printed.stdout) == json.loads(kept)

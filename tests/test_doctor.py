@@ -1,0 +1,253 @@
+"""`mcp-dispatch doctor`: what holds, what does not, and why."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mcp_dispatch import __version__
+from mcp_dispatch.cli import app
+from mcp_dispatch.cli.checkup import Checkup, Wanted, examine
+from mcp_dispatch.settings.layers import own_file
+from mcp_dispatch.settings.problems import Severity
+
+
+class Home:
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "workspace"
+        self.config = folder / "config"
+        self.state = folder / "state"
+        self.project = self.root / ".mcp-dispatch" / "settings.json"
+        self.user = self.config / "settings.json"
+        for each in (self.root, self.config):
+            each.mkdir(mode=0o700)
+
+    def write(self, path: Path, content: Mapping[str, Any] | str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content, indent=2)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    @property
+    def flags(self) -> list[str]:
+        return ["--workspace", str(self.root), "--state-dir", str(self.state)]
+
+    def doctor(self, *flags: str) -> tuple[int, str]:
+        environ = {"MCP_DISPATCH_CONFIG_DIR": str(self.config)}
+        result = CliRunner().invoke(app, ["doctor", *self.flags, *flags], env=environ)
+        return result.exit_code, result.output
+
+    def examine(self, **more: Any) -> Checkup:
+        environ = {"MCP_DISPATCH_CONFIG_DIR": str(self.config), "PATH": os.environ["PATH"]}
+        return examine(
+            Wanted(
+                workspace=self.root,
+                state_dir=self.state,
+                environ=environ,
+                managed_dir=self.root.parent / "managed",
+                **more,
+            )
+        )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def errors(checkup: Checkup) -> list[str]:
+    return checkup.texts(Severity.ERROR)
+
+
+def warnings(checkup: Checkup) -> list[str]:
+    return checkup.texts(Severity.WARNING)
+
+
+def test_without_any_file_everything_is_fine(home: Home):
+    code, text = home.doctor()
+
+    assert code == 0
+    assert text.splitlines()[-1] == "No errors, no warnings."
+    assert "  project        absent  " in text
+
+
+def test_the_page_names_files_layers_and_what_is_off(home: Home, tmp_path: Path):
+    home.write(home.user, {"permissions": {"deny": ["Bash(rm:*)"]}})
+    home.write(home.project, {"permissions": {"allow": ["Bash(a)"]}, "env": {"STAGE": "secret"}})
+
+    code, text = home.doctor("--permission-mode", "plan")
+
+    start = text.index("\nworkspace")
+    own = own_file(home.config, home.root)
+    # Paths are as long as they are; everything else fits.
+    shown = " ".join(text[start:].split())
+    assert shown == " ".join(
+        f"""
+        workspace {home.root}
+        config {home.config}
+        state {home.state}
+        mode plan
+        Settings files, the one that counts most first
+        managed absent /etc/mcp-dispatch/settings.json
+        local absent {home.root}/.mcp-dispatch/settings.local.json
+        own absent {own}
+        project read {home.project}
+        project absent {home.root}/.mcp.json
+        user read {home.user}
+        user absent {home.config}/mcp.json
+        Off: the workspace is not trusted
+        - {home.project}:4: permissions.allow "Bash(a)"
+        - {home.project}:8: env.STAGE
+        Warnings
+        - {home.project}: 2 entries have no effect: the workspace is not trusted; look at it with
+        `mcp-dispatch trust {home.root}`
+        No errors, 1 warning.
+        """.split()
+    )
+    assert "secret" not in text
+    assert code == 0
+
+
+def test_lines_fit_a_terminal_of_80_columns_unless_a_path_does_not(home: Home):
+    long = "Bash(" + "word " * 40 + ")"
+    home.write(home.project, {"permissions": {"allow": [long], "deny": ["Read("]}})
+
+    _, text = home.doctor()
+
+    too_long = [line for line in text.splitlines() if len(line) > 80]
+    assert all("/" in line for line in too_long)
+
+
+def test_as_json_it_says_the_same(home: Home):
+    home.write(home.project, {"permissions": {"allow": ["Bash(a)"], "defaultMode": "auto"}})
+
+    code, text = home.doctor("--json")
+
+    told = json.loads(text)
+    file = str(home.project)
+    assert code == 0
+    assert told["versions"] == {
+        "mcp-dispatch": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "mcp": version("mcp"),
+        "platform": sys.platform,
+    }
+    assert told["programs"].keys() == {"bash", "ripgrep"}
+    assert (told["workspace"], told["trust"]) == (str(home.root), "untrusted")
+    assert (told["mode"], told["rules"]) == ("default", 0)
+    assert {"layer": "project", "path": file, "state": "read"} in told["files"]
+    assert told["withheld"] == [
+        {"file": file, "line": 4, "key": "permissions.allow", "value": "Bash(a)"}
+    ]
+    assert told["refused"] == [
+        {
+            "file": file,
+            "line": 6,
+            "key": "permissions.defaultMode",
+            "value": "auto",
+            "reason": "a workspace cannot choose this mode; use --permission-mode",
+        }
+    ]
+    assert (told["errors"], len(told["warnings"])) == ([], 2)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_in_every_layer(home: Home):
+    home.write(home.user, "{")
+
+    code, text = home.doctor()
+
+    assert code == 1
+    assert "user           ignored " in text
+    assert text.splitlines()[-1] == "1 error, no warnings."
+
+
+def test_what_would_stop_the_start_is_an_error_with_the_same_words(home: Home):
+    managed = home.write(home.root.parent / "managed" / "settings.json", "{")
+
+    checkup = home.examine(mcp_config=(home.root / "no.json",))
+
+    assert checkup.settings is None
+    assert errors(checkup) == [
+        f"{home.root / 'no.json'}: cannot be read: No such file or directory",
+        f"{managed}: not JSON: Expecting property name enclosed in double quotes at line 1, "
+        "column 2",
+    ]
+
+
+def test_rules_hooks_and_servers_that_cannot_work_are_named(home: Home, tmp_path: Path):
+    home.write(
+        home.user,
+        {"permissions": {"deny": ["Read("]}, "hooks": {"PreToolUse": [{"hooks": [{"type": "x"}]}]}},
+    )
+    servers = home.write(tmp_path / "servers.json", {"mcpServers": {"a__b": {"command": "x"}}})
+
+    checkup = home.examine(mcp_config=(servers,))
+
+    assert [each.split(":")[0] for each in errors(checkup)] == [str(home.user)]
+    assert "permissions.deny" in errors(checkup)[0]
+    places = sorted(each.split(":")[0] for each in warnings(checkup))
+    assert places == sorted([str(home.user), str(servers)])
+
+
+def test_an_example_that_the_rules_do_not_fulfil_is_an_error(home: Home):
+    home.write(
+        home.user,
+        {
+            "permissions": {"deny": ["Bash(rm:*)"]},
+            "dispatch": {
+                "ruleTests": [
+                    {"call": "Bash(rm -r build)", "expect": "deny"},
+                    {"call": "Bash(rm -r build)", "expect": "allow"},
+                ]
+            },
+        },
+    )
+
+    (error,) = errors(home.examine())
+
+    assert error.startswith(
+        f"{home.user}:14: dispatch.ruleTests: Bash(rm -r build): expected allow"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such permissions")
+def test_files_and_directories_that_others_can_write_are_named(home: Home):
+    home.write(home.user, {}).chmod(0o666)
+    home.config.chmod(0o770)
+    home.state.mkdir()
+    home.state.chmod(0o755)
+
+    checkup = home.examine()
+
+    assert errors(checkup) == [
+        f"the settings file {home.user}: everybody can write it; run chmod o-w"
+    ]
+    assert warnings(checkup) == [
+        f"the config directory {home.config}: its group can write it; run chmod g-w",
+        f"the state directory {home.state}: others can read it; the server will close it",
+    ]
+
+
+def test_programs_that_are_missing_are_named(home: Home):
+    environ = {"MCP_DISPATCH_CONFIG_DIR": str(home.config), "PATH": str(home.root)}
+
+    checkup = examine(Wanted(workspace=home.root, state_dir=home.state, environ=environ))
+
+    assert checkup.programs["bash"] is None
+    assert "bash was not found; the Bash tool needs it" in warnings(checkup)
+
+
+def test_nothing_is_made_and_nothing_is_started(home: Home, tmp_path: Path):
+    hook = {"type": "command", "command": f"touch {tmp_path}/ran"}
+    home.write(home.user, {"hooks": {"PreToolUse": [{"hooks": [hook]}]}})
+    before = sorted(tmp_path.rglob("*"))
+
+    home.doctor()
+
+    assert sorted(tmp_path.rglob("*")) == before

@@ -1,0 +1,319 @@
+"""Hooks as settings files name them."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_dispatch.hooks.config import Hook, HookConfig, HookSource, Matched, parse_hooks
+from mcp_dispatch.hooks.entries import Command
+from mcp_dispatch.hooks.events import Event
+from mcp_dispatch.hooks.matcher import EveryTool, NamedTools, Unreadable
+from mcp_dispatch.model.decision import Origin
+from mcp_dispatch.model.json import Json
+
+FILE = Path("settings.json")
+OTHER = Path("other.json")
+
+
+def parse(raw: Json) -> tuple[HookConfig, tuple[str, ...]]:
+    return parse_hooks([HookSource(raw, FILE)])
+
+
+def pre(*entries: Json, matcher: str = "Bash") -> Json:
+    return {"PreToolUse": [{"matcher": matcher, "hooks": list(entries)}]}
+
+
+def command(text: str, **options: Json) -> Json:
+    return {"type": "command", "command": text, **options}
+
+
+def test_hooks_are_read_in_configuration_order() -> None:
+    raw: Json = {
+        "PostToolUse": [{"hooks": [command("a"), command("b")]}],
+        "PreToolUse": [{"matcher": "Edit|Write", "hooks": [command("c", timeout=5)]}],
+    }
+
+    config, problems = parse(raw)
+
+    assert problems == ()
+    assert config == HookConfig(
+        (
+            Hook(Event.POST_TOOL_USE, EveryTool(), Command("a"), FILE),
+            Hook(Event.POST_TOOL_USE, EveryTool(), Command("b"), FILE),
+            Hook(
+                Event.PRE_TOOL_USE,
+                NamedTools(frozenset({"Edit", "Write"})),
+                Command("c", timeout=5),
+                FILE,
+            ),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (command("x"), Command("x", None, "sh", 600.0)),
+        (command("x", args=[]), Command("x", ())),
+        (command("x", args=["$(rm)", ""]), Command("x", ("$(rm)", ""))),
+        (command("x", shell="bash"), Command("x", shell="bash")),
+        (command("x", timeout=0.5), Command("x", timeout=0.5)),
+        (command("x", onFailure="block"), Command("x", block_on_failure=True)),
+        (command("x", onFailure="continue"), Command("x")),
+        (command("x", **{"async": False}), Command("x")),
+    ],
+)
+def test_a_command_hook_is_read_without_a_word(entry: Json, expected: Command) -> None:
+    config, problems = parse(pre(entry))
+
+    assert problems == ()
+    assert [hook.action for hook in config.hooks] == [expected]
+
+
+AT = "settings.json: hooks.PreToolUse[0].hooks[0]"
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ([], "settings.json: hooks: expected an object of events, got a list; it is skipped"),
+        (None, "settings.json: hooks: expected an object of events, got nothing; it is skipped"),
+        (
+            {"PreToolUse": {"hooks": []}},
+            'settings.json: hooks.PreToolUse: expected a list of {"matcher", "hooks"} objects, '
+            "got an object; it is skipped",
+        ),
+        (
+            {"PreToolUse": ["x"]},
+            'settings.json: hooks.PreToolUse[0]: expected an object with "hooks", got "x"; '
+            "it is skipped",
+        ),
+        (
+            {"PreToolUse": [{"matcher": "Bash"}]},
+            "settings.json: hooks.PreToolUse[0].hooks: expected a list of hooks, got nothing; "
+            "it is skipped",
+        ),
+        (pre("x"), f'{AT}: expected an object with "type" and "command", got "x"; it is skipped'),
+        (pre({"command": "x"}), f'{AT}.type: expected "command", got nothing; it is skipped'),
+        (pre({"type": "comand"}), f'{AT}.type: expected "command", got "comand"; it is skipped'),
+        (
+            pre({"type": "http", "url": "http://localhost"}),
+            f'{AT}.type: "http" is not supported yet; the hook does not run',
+        ),
+        (
+            pre({"type": "mcp_tool"}),
+            f'{AT}.type: "mcp_tool" is not supported yet; the hook does not run',
+        ),
+        (pre({"type": "prompt"}), f'{AT}.type: "prompt" needs a model; the hook does not run'),
+        (pre({"type": "agent"}), f'{AT}.type: "agent" needs a model; the hook does not run'),
+        (
+            pre({"type": "command"}),
+            f"{AT}.command: expected a command, not empty and without NUL, got nothing; "
+            "the hook does not run",
+        ),
+        (
+            pre(command("")),
+            f'{AT}.command: expected a command, not empty and without NUL, got ""; the hook does not run',
+        ),
+        (
+            pre(command("a\0b")),
+            f"{AT}.command: expected a command, not empty and without NUL, "
+            r'got "a\u0000b"; the hook does not run',
+        ),
+        (
+            pre(command("x", args="y")),
+            f'{AT}.args: expected a list of texts, got "y"; the hook does not run',
+        ),
+        (
+            pre(command("x", args=["y", 1])),
+            f"{AT}.args: expected a list of texts, got 1; the hook does not run",
+        ),
+        (
+            pre(command("x", shell="powershell")),
+            f'{AT}.shell: expected "bash", got "powershell"; the hook does not run',
+        ),
+        (
+            {"Stop": [{"hooks": [command("x")]}]},
+            "settings.json: hooks.Stop: never happens in a server of tools; its hooks do not run",
+        ),
+        (
+            {"SessionStart": [{"hooks": [command("x")]}]},
+            "settings.json: hooks.SessionStart: is not supported yet; its hooks do not run",
+        ),
+        (
+            {"PreTooluse": [{"hooks": [command("x")]}]},
+            "settings.json: hooks.PreTooluse: is not a hook event; its hooks do not run",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_skipped_and_reported(raw: Json, problem: str) -> None:
+    assert parse(raw) == (HookConfig(), (problem,))
+
+
+@pytest.mark.parametrize(
+    ("options", "action", "problem"),
+    [
+        (
+            {"timeout": -1},
+            Command("x"),
+            f"{AT}.timeout: expected a number of seconds over 0, got -1; the default is used",
+        ),
+        (
+            {"timeout": "5"},
+            Command("x"),
+            f'{AT}.timeout: expected a number of seconds over 0, got "5"; the default is used',
+        ),
+        (
+            {"timeout": True},
+            Command("x"),
+            f"{AT}.timeout: expected a number of seconds over 0, got true; the default is used",
+        ),
+        (
+            {"onFailure": "deny"},
+            Command("x"),
+            f'{AT}.onFailure: expected "continue" or "block", got "deny"; the default is used',
+        ),
+        (
+            {"async": "yes"},
+            Command("x"),
+            f'{AT}.async: expected true or false, got "yes"; the default is used',
+        ),
+        (
+            {"async": True},
+            Command("x", background=True),
+            f"{AT}.async: is not supported yet; the hook is waited for, and what it decides "
+            "does not count",
+        ),
+        (
+            {"if": "Bash(git *)"},
+            Command("x", condition="Bash(git *)"),
+            f"{AT}.if: is not supported yet; the hook runs whenever its matcher fits, and what "
+            "it allows does not count",
+        ),
+        (
+            {"if": 5},
+            Command("x", condition="5"),
+            f"{AT}.if: is not supported yet; the hook runs whenever its matcher fits, and what "
+            "it allows does not count",
+        ),
+        (
+            {"statusMessage": "checking"},
+            Command("x"),
+            f"{AT}.statusMessage: is not supported yet and has no effect",
+        ),
+        (
+            {"tiemout": 5},
+            Command("x"),
+            f"{AT}.tiemout: is not an option of a command hook and has no effect",
+        ),
+    ],
+)
+def test_a_hook_with_an_option_we_cannot_honour_still_runs(
+    options: dict[str, Json], action: Command, problem: str
+) -> None:
+    config, problems = parse(pre(command("x", **options)))
+
+    assert [hook.action for hook in config.hooks] == [action]
+    assert problems == (problem,)
+
+
+def test_one_bad_entry_does_not_take_the_others_with_it() -> None:
+    config, problems = parse(pre(command("a"), 5, command("b", args=5), command("c")))
+
+    assert [hook.action.command for hook in config.hooks] == ["a", "c"]
+    assert len(problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("matcher", "got"), [("Bash(", '"Bash("'), (5, "5"), (None, "nothing"), (" ", '" "')]
+)
+def test_a_hook_whose_matcher_cannot_be_read_runs_for_every_tool(matcher: Json, got: str) -> None:
+    config, problems = parse({"PreToolUse": [{"matcher": matcher, "hooks": [command("x")]}]})
+
+    hook = Hook(Event.PRE_TOOL_USE, Unreadable(), Command("x"), FILE)
+    assert config.matching(Event.PRE_TOOL_USE, "Read") == (Matched(hook, sure=False),)
+    assert problems == (
+        "settings.json: hooks.PreToolUse[0].matcher: expected tool names or a regular "
+        f"expression, got {got}; its hooks run for every tool, and what they allow does not count",
+    )
+
+
+def test_an_option_on_the_group_is_reported() -> None:
+    _, problems = parse({"PreToolUse": [{"onFailure": "block", "hooks": []}]})
+
+    assert problems == (
+        "settings.json: hooks.PreToolUse[0].onFailure: has no effect here; options of a hook "
+        "stand beside its command",
+    )
+
+
+def test_only_hooks_of_the_event_and_the_tool_match() -> None:
+    raw: Json = {
+        "PreToolUse": [{"matcher": "Bash", "hooks": [command("a")]}],
+        "PostToolUse": [{"matcher": "Bash", "hooks": [command("b")]}],
+    }
+
+    config, _ = parse(raw)
+
+    assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a"]
+    assert _commands(config, Event.POST_TOOL_USE, "Bash") == ["b"]
+    assert _commands(config, Event.POST_TOOL_USE_FAILURE, "Bash") == []
+    assert _commands(config, Event.PRE_TOOL_USE, "Read") == []
+
+
+def test_the_same_hook_named_in_two_files_runs_once_in_its_first_place() -> None:
+    first = HookSource(pre(command("a"), command("b")), FILE)
+    second = HookSource(pre(command("c"), command("a"), matcher="*"), OTHER)
+
+    config, _ = parse_hooks([first, second])
+
+    assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a", "b", "c"]
+    assert config.matching(Event.PRE_TOOL_USE, "Bash")[0].hook.file == FILE
+
+
+def test_hooks_that_differ_in_an_option_are_not_the_same() -> None:
+    config, _ = parse(pre(command("a"), command("a", args=[]), command("a", timeout=5)))
+
+    assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a", "a", "a"]
+
+
+def test_a_hook_with_a_condition_is_not_surely_meant() -> None:
+    config, _ = parse(pre(command("a", **{"if": "Bash(ls)"}), command("b")))
+
+    assert [matched.sure for matched in config.matching(Event.PRE_TOOL_USE, "Bash")] == [
+        False,
+        True,
+    ]
+
+
+def test_a_hook_is_sure_if_one_of_its_matchers_is() -> None:
+    raw: Json = {
+        "PreToolUse": [
+            {"matcher": "(", "hooks": [command("a")]},
+            {"matcher": "Bash", "hooks": [command("a")]},
+        ]
+    }
+
+    config, _ = parse(raw)
+
+    assert [matched.sure for matched in config.matching(Event.PRE_TOOL_USE, "Bash")] == [True]
+    assert [matched.sure for matched in config.matching(Event.PRE_TOOL_USE, "Read")] == [False]
+
+
+def test_the_origin_of_a_hook_is_its_file_and_its_command_made_short_and_visible() -> None:
+    config, _ = parse(pre(command("check\x1b[31m", args=["y" * 100])))
+
+    label = r"check\x1b[31m " + "y" * 69 + "…"
+    assert config.hooks[0].origin == Origin("settings.json", rule=label)
+
+
+def test_control_characters_of_a_file_do_not_reach_the_report() -> None:
+    _, problems = parse({"Pre\x1b]0;": []})
+
+    assert problems == (
+        r"settings.json: hooks.Pre\x1b]0;: is not a hook event; its hooks do not run",
+    )
+
+
+def _commands(config: HookConfig, event: Event, tool: str) -> list[str]:
+    return [matched.hook.action.command for matched in config.matching(event, tool)]

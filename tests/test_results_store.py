@@ -1,0 +1,177 @@
+"""Kept results: whole, private, named by their content."""
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_dispatch.results.store import CannotKeep, Kept, ResultStore
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX")
+
+
+@given(st.binary(max_size=4096))
+def test_the_stored_bytes_are_the_original_bytes(content: bytes) -> None:
+    with TemporaryDirectory() as directory:
+        kept = ResultStore(Path(directory)).keep(content, ".bin")
+
+        assert kept.path.read_bytes() == content
+        assert kept.size == len(content)
+
+
+@given(st.text(alphabet=st.characters(), max_size=300))
+def test_any_text_is_stored_in_utf_8_lone_surrogates_included(text: str) -> None:
+    with TemporaryDirectory() as directory:
+        kept = ResultStore(Path(directory)).keep(text)
+
+        assert kept.path.read_bytes().decode("utf-8", "surrogatepass") == text
+
+
+@posix
+def test_a_kept_file_is_private_and_named_by_its_content(tmp_path: Path) -> None:
+    kept = ResultStore(tmp_path).keep("hello")
+
+    name = sha256(b"hello").hexdigest()[:32]
+    assert kept == Kept(name, tmp_path / f"{name}.txt", 5)
+    assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
+
+
+def test_equal_content_is_one_file_and_nothing_else_is_left(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+
+    first, again, other = store.keep("same"), store.keep(b"same"), store.keep("other")
+
+    assert first == again
+    assert set(tmp_path.iterdir()) == {first.path, other.path}
+
+
+def test_delivering_a_result_again_makes_its_file_young_again(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    kept = store.keep("hello")
+    os.utime(kept.path, (1, 1))
+
+    store.keep("hello")
+
+    assert kept.path.stat().st_mtime > time.time() - 60
+
+
+def test_a_file_that_lost_bytes_is_written_anew(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    kept = store.keep("the whole of it")
+    kept.path.write_bytes(b"the wh")
+
+    store.keep("the whole of it")
+
+    assert kept.path.read_bytes() == b"the whole of it"
+
+
+@posix
+def test_a_link_planted_under_the_final_name_is_replaced_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("hello", encoding="utf-8")
+    results = tmp_path / "results"
+    results.mkdir()
+    planted = results / f"{sha256(b'hello').hexdigest()[:32]}.txt"
+    planted.symlink_to(victim)
+
+    kept = ResultStore(results).keep("hello")
+
+    assert kept.path == planted
+    assert not planted.is_symlink()
+    assert victim.read_text(encoding="utf-8") == "hello"
+
+
+@pytest.mark.parametrize("suffix", ["", "txt", "/../x", ".a/b", ".TXT", "..", ".\x00", ".a" * 9])
+def test_a_suffix_cannot_name_another_place(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(suffix))):
+        ResultStore(tmp_path).keep("hello", suffix)
+
+
+def test_a_place_that_is_no_directory_cannot_keep(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+
+    with pytest.raises(CannotKeep, match="File exists"):
+        ResultStore(tmp_path / "file").keep("hello")
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from mcp_dispatch.results.store import CannotKeep, ResultStore
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    ResultStore(Path(sys.argv[1])).keep("x" * 5000)
+except CannotKeep as problem:
+    sys.exit(f"cannot keep: {problem}")
+"""
+
+
+@posix
+def test_what_the_disk_does_not_take_whole_is_not_there_at_all(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.stderr == "cannot keep: File too large\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+ENDLESS_WRITER = """
+import sys
+from pathlib import Path
+from mcp_dispatch.results.store import ResultStore
+store = ResultStore(Path(sys.argv[1]))
+for number in range(10**9):
+    store.keep(f"{number}\\n" * 200_000)
+    print(number, flush=True)
+"""
+
+
+@posix
+@pytest.mark.parametrize("results_first", [1, 2, 3, 5])
+def test_a_killed_writer_leaves_no_truncated_file_under_a_final_name(
+    tmp_path: Path, results_first: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS_WRITER, tmp_path], stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        for _ in range(results_first):
+            writer.stdout.readline()
+
+        writer.send_signal(signal.SIGKILL)
+        assert writer.wait(timeout=10) == -signal.SIGKILL
+
+    finished = list(tmp_path.glob("*.txt"))
+    assert len(finished) >= results_first
+    for path in finished:
+        assert path.stem == sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def test_what_killed_writers_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    kept = store.keep("hello")
+    old, young = tmp_path / ".old.partial", tmp_path / ".young.partial"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    os.utime(kept.path, (1, 1))
+
+    assert store.remove_abandoned() == 1
+
+    assert set(tmp_path.iterdir()) == {young, kept.path}

@@ -1,0 +1,313 @@
+"""`mcpServers` files: what is started, what is left out, and what is said about it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_dispatch.model.errors import ConfigError
+from mcp_dispatch.upstream.config import Problem, ServerConfig, ToolChoice, load_servers
+
+
+def written(folder: Path, servers: Any, name: str = "mcp.json") -> Path:
+    file = folder / name
+    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return file
+
+
+def problems_of(folder: Path, entry: Any, name: str = "s") -> list[tuple[str, str]]:
+    _, problems = load_servers([written(folder, {name: entry})], {})
+    return [(problem.key, problem.message) for problem in problems]
+
+
+def test_a_plain_entry_becomes_a_server_with_the_defaults(tmp_path: Path) -> None:
+    file = written(tmp_path, {"notes": {"command": "notes-server"}})
+
+    servers, problems = load_servers([file], {})
+
+    assert servers == (ServerConfig("notes", "notes-server"),)
+    assert problems == ()
+
+
+def test_every_supported_key_arrives(tmp_path: Path) -> None:
+    tools = {"include": ["a*"], "exclude": ["ab"], "rename": {"ac": "z"}}
+    entry = {
+        "type": "stdio",
+        "command": "run",
+        "args": ["-x", "1"],
+        "env": {"TOKEN": "t"},
+        "timeout": 2500,
+        "inheritEnv": ["SSH_AUTH_SOCK"],
+        "sharing": "shared",
+        "tools": tools,
+        "disabled": True,
+    }
+
+    servers, problems = load_servers([written(tmp_path, {"full": entry})], {})
+
+    assert problems == ()
+    assert servers == (
+        ServerConfig(
+            name="full",
+            command="run",
+            args=("-x", "1"),
+            env={"TOKEN": "t"},
+            timeout=2.5,
+            inherit_env=("SSH_AUTH_SOCK",),
+            sharing="shared",
+            tools=ToolChoice(("a*",), ("ab",), {"ac": "z"}),
+            disabled=True,
+        ),
+    )
+
+
+def test_the_whole_environment_is_inherited_only_when_asked_for(tmp_path: Path) -> None:
+    entries = {"all": {"command": "c", "inheritEnv": True}, "none": {"command": "c"}}
+
+    servers, _ = load_servers([written(tmp_path, entries)], {})
+
+    assert [server.inherit_env for server in servers] == [True, ()]
+
+
+def test_variables_are_filled_in_as_plain_text_once(tmp_path: Path) -> None:
+    entry = {
+        "command": "${BIN:-python3}",
+        "args": ["${HOME}/x", "${A}", "${HOME:-$(rm -rf /)}", "${NO:-$(rm -rf /)}", "${A%x}", "$A"],
+        "env": {"KEY": "k-${KEY}"},
+    }
+    environ = {"HOME": "/home/me", "A": "${HOME}", "KEY": "secret"}
+
+    servers, problems = load_servers([written(tmp_path, {"s": entry})], environ)
+
+    expected = ("/home/me/x", "${HOME}", "/home/me", "$(rm -rf /)", "${A%x}", "$A")
+    assert servers == (ServerConfig("s", "python3", expected, {"KEY": "k-secret"}),)
+    assert problems == ()
+
+
+def test_an_unset_variable_stays_as_written_and_is_reported(tmp_path: Path) -> None:
+    file = written(tmp_path, {"s": {"command": "c", "env": {"KEY": "Bearer ${GONE}"}}})
+
+    servers, problems = load_servers([file], {})
+
+    assert servers == (ServerConfig("s", "c", env={"KEY": "Bearer ${GONE}"}),)
+    message = "${GONE} is not set and has no default: the text is kept as it is"
+    assert problems == (Problem(str(file), "mcpServers.s.env.KEY", message),)
+
+
+def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+    file = written(tmp_path, {"bad": {"args": []}, "good": {"command": "c"}})
+
+    servers, problems = load_servers([file], {})
+
+    assert servers == (ServerConfig("good", "c"),)
+    assert [str(problem) for problem in problems] == [
+        f"{file}: mcpServers.bad.command: expected the program to start, got nothing; "
+        "the server is left out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "message"),
+    [
+        (7, "", "expected an object, got a number"),
+        ({"url": "https://x"}, "", 'has a "url" but no "type"; add "type": "http"'),
+        (
+            {"type": "http", "url": "https://x"},
+            ".type",
+            "'http' is not supported yet: only stdio servers can be started",
+        ),
+        (
+            {"type": "sse", "url": "https://x"},
+            ".type",
+            "'sse' is not supported yet: only stdio servers can be started",
+        ),
+        (
+            {"type": "pipe", "command": "c"},
+            ".type",
+            "expected \"stdio\", got 'pipe'; the server is left out",
+        ),
+        (
+            {"command": ""},
+            ".command",
+            "expected the program to start, got an empty text; the server is left out",
+        ),
+        (
+            {"command": ["c"]},
+            ".command",
+            "expected the program to start, got a list; the server is left out",
+        ),
+        (
+            {"command": "c", "args": "-x"},
+            ".args",
+            "expected a list of texts, got a text; the server is left out",
+        ),
+        (
+            {"command": "c", "args": ["-x", 1]},
+            ".args.1",
+            "expected a text, got a number; the server is left out",
+        ),
+        (
+            {"command": "c", "env": {"K": None}},
+            ".env.K",
+            "expected a text, got nothing; the server is left out",
+        ),
+        (
+            {"command": "c", "sharing": "some"},
+            ".sharing",
+            'expected "exclusive", "server" or "shared", got \'some\'; the server is left out',
+        ),
+        (
+            {"command": "c", "timeout": "5s"},
+            ".timeout",
+            "expected a whole number of milliseconds, got '5s'; the server is left out",
+        ),
+        (
+            {"command": "c", "inheritEnv": "PATH"},
+            ".inheritEnv",
+            "expected true or a list of variable names, got a text; the server is left out",
+        ),
+        (
+            {"command": "c", "tools": {"only": []}},
+            ".tools.only",
+            'is not one of "include", "exclude" and "rename"; the server is left out',
+        ),
+        (
+            {"command": "c", "tools": {"exclude": "a"}},
+            ".tools.exclude",
+            "expected a list of tool names, got a text; the server is left out",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_key_and_expectation(
+    tmp_path: Path, entry: Any, key: str, message: str
+) -> None:
+    file = written(tmp_path, {"s": entry})
+
+    servers, problems = load_servers([file], {})
+
+    assert servers == ()
+    assert problems == (Problem(str(file), f"mcpServers.s{key}", message),)
+
+
+@pytest.mark.parametrize(
+    ("extra", "key", "message"),
+    [
+        ({"prefix": "n"}, "prefix", "is not supported yet and has no effect"),
+        ({"cwd": "/"}, "cwd", "is not a key of a stdio server and has no effect"),
+        ({"sharing": "server"}, "sharing", '"server" is not supported yet: taken as "exclusive"'),
+        (
+            {"timeout": 10},
+            "timeout",
+            "expected at least 1000 milliseconds, got 10: the default is used",
+        ),
+        ({"args": [" x"]}, "args.0", "begins or ends with white space, which is kept"),
+    ],
+)
+def test_a_key_that_is_not_taken_as_written_is_reported_and_the_server_kept(
+    tmp_path: Path, extra: dict[str, Any], key: str, message: str
+) -> None:
+    file = written(tmp_path, {"s": {"command": "c", **extra}})
+
+    servers, problems = load_servers([file], {})
+
+    assert [server.name for server in servers] == ["s"]
+    assert problems == (Problem(str(file), f"mcpServers.s.{key}", message),)
+
+
+@pytest.mark.parametrize(
+    ("name", "better"),
+    [
+        ("my server", "my_server"),
+        ("a__b", "a_b"),
+        ("_a", "a"),
+        ("a_", "a"),
+        ("__proto__", "proto"),
+        ("ünï", "n"),
+        ("\u0430bc", "bc"),
+        ("../../etc", "etc"),
+        ("", "server"),
+        ("a\n", "a"),
+    ],
+)
+def test_an_ambiguous_name_is_refused_with_a_better_one(
+    tmp_path: Path, name: str, better: str
+) -> None:
+    problems = problems_of(tmp_path, {"command": "c"}, name)
+
+    assert problems == [
+        (
+            f"mcpServers.{name}",
+            "expected a name of letters, digits, '-' and '_', without '__' and without '_' at "
+            f"either end, got {name!r}; rename the server, for example to {better!r}",
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", ["a", "constructor", "git-2", "a_b", "A9", "-"])
+def test_an_ordinary_name_is_taken(tmp_path: Path, name: str) -> None:
+    assert problems_of(tmp_path, {"command": "c"}, name) == []
+
+
+def test_a_later_file_replaces_an_entry_whole_and_keeps_its_place(tmp_path: Path) -> None:
+    first = written(tmp_path, {"a": {"command": "1", "args": ["x"]}, "b": {"command": "1"}})
+    second = written(tmp_path, {"c": {"command": "2"}, "a": {"command": "2"}}, "second.json")
+
+    servers, problems = load_servers([first, second], {})
+
+    assert servers == (ServerConfig("a", "2"), ServerConfig("b", "1"), ServerConfig("c", "2"))
+    message = f"replaces the entry of the same name in {first}"
+    assert problems == (Problem(str(second), "mcpServers.a", message),)
+
+
+def test_a_bad_entry_of_a_later_file_does_not_bring_the_earlier_one_back(tmp_path: Path) -> None:
+    first = written(tmp_path, {"a": {"command": "1"}})
+    second = written(tmp_path, {"a": {"command": 2}}, "second.json")
+
+    servers, problems = load_servers([first, second], {})
+
+    assert servers == ()
+    assert [problem.key for problem in problems] == ["mcpServers.a", "mcpServers.a.command"]
+
+
+def test_no_value_that_may_be_a_secret_is_ever_shown(tmp_path: Path) -> None:
+    entry = {
+        "command": ["s3cret"],
+        "args": [["s3cret"]],
+        "env": {"K": ["s3cret"]},
+        "tools": "s3cret",
+    }
+    good = {"command": "c", "args": ["--token=s3cret"], "env": {"K": " s3cret"}}
+    file = written(tmp_path, {"bad": entry, "good": good})
+
+    servers, problems = load_servers([file], {})
+
+    assert len(problems) == 5
+    assert "s3cret" not in "".join(map(str, problems)) + repr(servers)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "is not JSON: Expecting property name enclosed in double quotes"),
+        ("[]", "mcpServers: expected an object of servers, got nothing"),
+        ('{"mcpServers": []}', "mcpServers: expected an object of servers, got a list"),
+    ],
+)
+def test_a_file_without_servers_stops_the_start(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError) as caught:
+        load_servers([file], {})
+
+    assert str(caught.value).startswith(f"{file}: {expected}")
+
+
+def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "gone.json"
+
+    with pytest.raises(ConfigError) as caught:
+        load_servers([file], {})
+
+    assert str(caught.value) == f"{file}: cannot be read: No such file or directory"

@@ -1,0 +1,148 @@
+"""What the upstream tests share: configurations of our test servers, and ways to watch them."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.upstream.collection import Upstreams
+from mcp_dispatch.upstream.config import ServerConfig
+from mcp_dispatch.upstream.connection import Connection
+from mcp_dispatch.upstream.pipe import LINE_LIMIT, Pipe
+from mcp_dispatch.upstream.process import running
+from mcp_dispatch.upstream.stderr_log import StderrLog
+from mcp_dispatch.upstream.supervisor import State, Supervisor, Timing
+
+RAW = str(Path(__file__).with_name("raw.py"))
+
+
+def raw_server(name: str = "raw", *options: str, **more: Any) -> ServerConfig:
+    return ServerConfig(name, sys.executable, ("-S", "-E", RAW, *options), **more)
+
+
+def received(log: Path, method: str | None = None) -> list[Any]:
+    """What the server was sent, in order; with a method, the params of those messages only."""
+    if not log.exists():
+        return []
+    messages = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    if method is None:
+        return messages
+    return [message.get("params") for message in messages if message.get("method") == method]
+
+
+def starts(log: Path) -> list[int]:
+    """The process ids under which the server has run."""
+    return [message["pid"] for message in received(log) if "pid" in message]
+
+
+async def arrival(log: Path, method: str, count: int = 1) -> list[Any]:
+    """Wait until the server has logged `count` messages of this method."""
+    with anyio.fail_after(10):
+        while len(found := received(log, method)) < count:
+            await anyio.lowlevel.checkpoint()
+    return found
+
+
+async def reached(server: Supervisor, *states: State) -> None:
+    with anyio.fail_after(10):
+        while server.state not in states:
+            await anyio.lowlevel.checkpoint()
+
+
+def alive(pid: int) -> bool:
+    """Whether it still runs; one that is dead but not yet collected by its parent does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or ") Z " not in status.read_text(encoding="utf-8")
+
+
+class HeldPause:
+    """Stands for the clock: records what is waited for and lets nobody go on until `release`."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+        self.release = anyio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        await self.release.wait()
+
+    async def asked_for(self, count: int) -> None:
+        """Wait until so many waits have begun."""
+        with anyio.fail_after(10):
+            while len(self.asked) < count:
+                await anyio.lowlevel.checkpoint()
+
+
+async def no_pause(_: float) -> None:
+    await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def upstreams(
+    folder: Path,
+    *configs: ServerConfig,
+    environ: Mapping[str, str] | None = None,
+    timing: Timing | None = None,
+) -> AsyncGenerator[Upstreams, None]:
+    seen = os.environ if environ is None else environ
+    async with (
+        Children() as children,
+        Upstreams(configs, children, folder, seen, cwd=folder, timing=timing) as every,
+    ):
+        yield every
+
+
+@asynccontextmanager
+async def supervised(
+    folder: Path, config: ServerConfig, **timing: Any
+) -> AsyncGenerator[Supervisor, None]:
+    async with upstreams(folder, config, timing=Timing(**timing)) as every:
+        yield every.servers[0]
+
+
+@asynccontextmanager
+async def connection_to(
+    folder: Path, config: ServerConfig, *, line_limit: int = LINE_LIMIT
+) -> AsyncGenerator["Session", None]:
+    """A connection before its handshake."""
+    async with (
+        Children() as children,
+        running(config, children, StderrLog(folder, config.name), os.environ, folder) as process,
+        anyio.create_task_group() as tasks,
+    ):
+        session = Session()
+        pipe = Pipe(
+            process.stdout.receive, process.stdin.send, session.heard, line_limit=line_limit
+        )
+        session.pipe = pipe
+        session.connection = Connection(pipe, session.changed)
+        await tasks.start(session.connection.run)
+        yield session
+        tasks.cancel_scope.cancel()
+
+
+class Session:
+    """A connection under test and what came beside its answers."""
+
+    pipe: Pipe
+    connection: Connection
+
+    def __init__(self) -> None:
+        self.noise: list[str] = []
+        self.changes = 0
+
+    def heard(self, kind: str, _: bytes) -> None:
+        self.noise.append(kind)
+
+    def changed(self) -> None:
+        self.changes += 1
