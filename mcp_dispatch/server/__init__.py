@@ -1,0 +1,6 @@
+"""The MCP face: wire messages to calls and outcomes back to the wire, in both protocol eras."""
+
+from mcp_dispatch.server.backstage import Backstage
+from mcp_dispatch.server.face import Face
+
+__all__ = ["Backstage", "Face"]

@@ -1,0 +1,37 @@
+"""What the face needs of the application."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_dispatch.dispatcher import Dispatcher
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.scope import Scope
+from mcp_dispatch.wire import sdk
+
+
+@dataclass(frozen=True, slots=True)
+class Backstage:
+    """What the face needs of the application."""
+
+    dispatcher: Dispatcher
+    scope_of: Callable[[sdk.Context], Scope]
+    """Whose state the request shares: the process's, its session's, or its principal's."""
+
+    definitions: Callable[[], Awaitable[list[JsonObject]]]
+    """The `tools/list` entries, as they stand now."""
+
+    input_schema: Callable[[str], JsonObject | None]
+    """Of the tool with this name, where it is known."""
+
+    expect: Callable[[str], Awaitable[None]]
+    """Waits, within a bound, while a server that may own this tool's name is still starting."""
+
+    use_roots: Callable[[Sequence[Path]], None] | None
+    """Takes the client's roots for the workspace; None where a flag has named it, and where there
+    are several clients."""
+
+    room: Callable[[], Awaitable[None]]
+    """Waits while too many answers are unread."""
+
+    ask_timeout: float

@@ -1,0 +1,139 @@
+"""`tools/call`: from the wire to a call, and from its outcome back to the wire."""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, assert_never, cast
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from mcp_dispatch.approval.client import INPUT_KEY, LiveCaller, Request, RetryingCaller
+from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
+from mcp_dispatch.model.questions import Caller
+from mcp_dispatch.scope import Scope
+from mcp_dispatch.server.backstage import Backstage
+from mcp_dispatch.wire import sdk
+
+ROOTS_SECONDS = 5.0
+REQUEST_CANCELLED = -32800
+TOOL_USE_ID = "claudecode/toolUseId"
+
+
+class Calls:
+    """`tools/call`: read, dispatched for as long as somebody waits, answered."""
+
+    def __init__(self, backstage: Backstage, placed: anyio.Event) -> None:
+        self._backstage = backstage
+        self._placed = placed
+
+    async def answer(self, ctx: sdk.Context) -> JsonObject:
+        params = ctx.params or {}
+        with anyio.move_on_after(ROOTS_SECONDS):
+            if not sdk.is_modern(ctx):
+                await self._placed.wait()
+        scope = self._backstage.scope_of(ctx)
+        call = self._read(params, scope)
+        await self._backstage.expect(call.name)
+        dispatch = partial(
+            self._backstage.dispatcher.dispatch, call, scope, self._caller(ctx, call)
+        )
+        return _wire(await _while_awaited(sdk.request_over(ctx), dispatch))
+
+    def _read(self, params: Mapping[str, Any], scope: Scope) -> ToolCall:
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            raise MCPError(INVALID_PARAMS, "tools/call: name must be a string")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise MCPError(INVALID_PARAMS, "tools/call: arguments must be an object")
+        given = cast(JsonObject, arguments or {})
+        meta: Json = params.get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        call_id = secrets.token_hex(8)
+        tool_use_id = meta.get(TOOL_USE_ID)
+        return ToolCall(
+            id=call_id,
+            tool_use_id=tool_use_id if isinstance(tool_use_id, str) else call_id,
+            name=name,
+            arguments=given,
+            meta=meta,
+            answered=_answered(params, scope, name, given),
+        )
+
+    def _caller(self, ctx: sdk.Context, call: ToolCall) -> Caller:
+        token = call.meta.get("progressToken")
+        usable = isinstance(token, str | int) and not isinstance(token, bool)
+        request = Request(
+            channel=sdk.request_outbound(ctx),
+            capabilities=sdk.client_capabilities(ctx),
+            progress_token=cast("str | int", token) if usable else None,
+            room=self._backstage.room,
+        )
+        if sdk.is_modern(ctx):
+            return RetryingCaller(request)
+        knows_modes = ctx.protocol_version >= "2025-11-25"
+        return LiveCaller(request, knows_modes, self._backstage.ask_timeout)
+
+
+async def _while_awaited(
+    over: anyio.Event | None, dispatch: Callable[[], Awaitable[Outcome]]
+) -> Outcome:
+    """Runs the call for as long as somebody waits for its answer."""
+    if over is None:
+        return await dispatch()
+    outcomes: list[Outcome] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def leave() -> None:
+            await over.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(leave)
+        outcomes.append(await dispatch())
+        tasks.cancel_scope.cancel()
+    if not outcomes:
+        raise MCPError(REQUEST_CANCELLED, "the call was cancelled: the server is stopping")
+    return outcomes[0]
+
+
+def _answered(
+    params: Mapping[str, Any], scope: Scope, name: str, arguments: JsonObject
+) -> Answered | None:
+    """An answer counts only with the state we gave out for this call, and once."""
+    state, responses = params.get("requestState"), params.get("inputResponses")
+    if not isinstance(state, str):
+        return None
+    asked = scope.asks.take(state, name, arguments)
+    answers = cast(JsonObject, responses) if isinstance(responses, dict) else {}
+    answer = answers.get(INPUT_KEY)
+    if asked is None or not isinstance(answer, dict):
+        return None
+    return Answered(asked, answer)
+
+
+def _wire(outcome: Outcome) -> JsonObject:
+    match outcome:
+        case Completed():
+            return outcome.wire
+        case Refusal():
+            return _error(outcome.message)
+        case Cancelled():
+            return _error(f"The call was cancelled: {outcome.message or outcome.reason.value}")
+        case Suspended():
+            return {
+                "resultType": "input_required",
+                "inputRequests": outcome.input_requests,
+                "requestState": outcome.state,
+            }
+        case ProtocolError():
+            raise MCPError(outcome.code, outcome.message, outcome.data)
+        case _:
+            assert_never(outcome)
+
+
+def _error(message: str) -> JsonObject:
+    text = f"<tool_use_error>{message}</tool_use_error>"
+    return {"content": [{"type": "text", "text": text}], "isError": True}
