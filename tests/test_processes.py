@@ -271,7 +271,7 @@ async def test_leaving_the_children_stops_all_that_still_run_or_were_left_behind
         began = time.monotonic()
 
     assert left_of(children) == set()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20  # not for as long as the children would sleep
     assert stubborn.stdout is not None
     assert background.stdout is not None
     await background.stdout.aclose()

@@ -288,11 +288,11 @@ REPEATED = [
 def test_no_text_takes_long(piece: str) -> None:
     text = (piece * 100_000)[:100_000]
 
-    began = time.perf_counter()
+    began = time.process_time()
     redact_text(text)
 
     # A second for what takes 0.3 s at worst; a pattern that reads twice would take minutes.
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 # The rules of gitleaks, as a test set: each rule's own pattern makes samples of its secret.

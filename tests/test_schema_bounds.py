@@ -53,9 +53,9 @@ DOUBLINGS: dict[str, Link] = {
 def test_doubling_references_are_refused_at_once(link: Link) -> None:
     schema = chain(40, link)
 
-    began = time.perf_counter()
+    began = time.process_time()
     reason = refusal(schema)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert reason == (
         "holds more than a billion subschemas with its references expanded; "
@@ -132,9 +132,9 @@ def test_a_recursive_union_of_twenty_kinds_validates_deep_documents_quickly() ->
     for _ in range(40):
         document = {"type": "k19", "children": [document]}
 
-    began = time.perf_counter()
+    began = time.process_time()
     problems = validator.problems(document)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert problems == []
     assert seconds < 1
@@ -150,9 +150,9 @@ def test_a_mistake_deep_in_a_recursive_union_is_refused_quickly() -> None:
     for _ in range(10):
         document = {"type": "k1", "child": document}
 
-    began = time.perf_counter()
+    began = time.process_time()
     problems = validator.problems(document)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert len(problems) == 1
     assert problems[0].startswith("(arguments): do not fit the schema, at a place so deep inside")
@@ -163,9 +163,9 @@ def test_a_call_that_would_make_too_much_work_is_refused_before_it_is_done() -> 
     wide: list[Json] = [{"minProperties": index % 2} for index in range(4_900)]
     validator = compile_schema({"items": {"allOf": wide}})
 
-    began = time.perf_counter()
+    began = time.process_time()
     problems = validator.problems([{"a": 1} for _ in range(20_000)])
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert problems == [
         "(arguments): too large or too deeply nested to check against the schema; send less"

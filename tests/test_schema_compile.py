@@ -162,9 +162,9 @@ EVIL_PATTERNS = [
 def test_no_pattern_hangs(pattern: str, length: int) -> None:
     validator = compile_schema({"properties": {"a": {"pattern": pattern}}})
 
-    began = time.perf_counter()
+    began = time.process_time()
     problems = validator.problems({"a": "a" * length + "\n"})
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert seconds < 5
     assert len(problems) <= 1

@@ -94,9 +94,9 @@ def test_a_hostile_definition_is_judged_quickly() -> None:
     ]
 
     for schema in schemas:
-        began = time.perf_counter()
+        began = time.process_time()
         input_schema_problem(schema)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         assert seconds < 3
 
 

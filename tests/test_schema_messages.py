@@ -282,9 +282,9 @@ def test_a_long_value_is_cut_to_80_characters_quickly() -> None:
     validator = compile_schema({"properties": {"a": {"type": "integer"}}})
     arguments: Json = {"a": "x" * 10_000_000}
 
-    began = time.perf_counter()
+    began = time.process_time()
     problems = validator.problems(arguments)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert problems == [f'a: expected integer, got "{"x" * 78}…']
     assert seconds < 1
@@ -302,9 +302,9 @@ def test_a_million_wrong_items_are_answered_with_the_first_of_them() -> None:
     validator = compile_schema({"items": {"type": "string"}})
     arguments: list[Json] = [1] * 1_000_000
 
-    began = time.perf_counter()
+    began = time.process_time()
     problems = validator.problems(arguments)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 
     assert problems == [
         *(f"[{index}]: expected string, got 1" for index in range(20)),

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -138,7 +137,7 @@ async def test_a_client_that_stops_reading_costs_bounded_memory(installed: Insta
             answered = {str((await server.receive())["id"]) for _ in range(101)}
 
     assert peak is not None
-    assert int(peak.group(1)) < 500_000
+    assert int(peak.group(1)) < 500_000, peak.group(0)
     assert answered == {*map(str, range(100)), "last"}
 
 
@@ -259,14 +258,20 @@ def test_a_state_directory_that_cannot_be_made_is_one_line(installed: Installati
     assert done.stderr.count("\n") == 1
 
 
+def cpu_seconds(pid: int) -> float:
+    """What the process has used: other programs on the machine do not lengthen it."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def seconds_for(server: RawServer, id: int, megabytes: int) -> float:
     text = "x" * (megabytes * 1_000_000)
-    begun = time.monotonic()
+    begun = cpu_seconds(server.child.pid)
     await server.call(id, "raw__echo", text=text)
     with anyio.fail_after(120):
         answer = await server.answer(id)
     assert "result" in answer
-    return time.monotonic() - begun
+    return cpu_seconds(server.child.pid) - begun
 
 
 async def test_fifty_megabytes_there_and_back_take_time_linear_in_their_size(
@@ -283,7 +288,7 @@ async def test_fifty_megabytes_there_and_back_take_time_linear_in_their_size(
         large = min([await seconds_for(server, n, 50) for n in (4, 5)])
 
     # Linear is a factor of 5; quadratic would be 25.
-    assert large / small < 15
+    assert large / max(small, 0.05) < 15
 
 
 async def test_a_restart_of_an_upstream_harms_neither_the_server_nor_other_tools(

@@ -1,7 +1,7 @@
 """Files that a search leaves out, and servers that are closed as a whole."""
 
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -138,12 +138,12 @@ def test_a_hundred_thousand_files_are_looked_at_in_seconds_against_a_thousand_ru
     hides = policy(tmp_path, Rules(deny=rules)).hiding(tmp_path)
     files = [tmp_path / f"d{at % 300}" / f"file{at}.py" for at in range(100_000)]
 
-    start = perf_counter()
+    start = process_time()
     hidden = sum(map(hides, files))
 
     assert hidden == 0
     # It takes half a second; a machine that runs other tests meanwhile takes longer.
-    assert perf_counter() - start < 10
+    assert process_time() - start < 10
 
 
 @pytest.mark.parametrize(

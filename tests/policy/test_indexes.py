@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,10 +80,10 @@ def test_no_name_makes_a_pattern_with_many_stars_slow():
     pattern = compiled("[a-z]*[a-z]*[a-z]*b", literally=False, folding=False)
     path = "/".join(["a" * 5_000] * 20)
 
-    start = perf_counter()
+    start = process_time()
 
     assert not pattern.covers(path)
-    assert perf_counter() - start < 2
+    assert process_time() - start < 2
 
 
 words = st.sampled_from(["a", "b", "a b", "ab", "*", "a*", "*b", "$x", "c d e", "c d e f", "A=1 a"])
