@@ -2,5 +2,6 @@
 
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.face import Face
+from mcp_dispatch.server.resources import LocalResources
 
-__all__ = ["Backstage", "Face"]
+__all__ = ["Backstage", "Face", "LocalResources"]

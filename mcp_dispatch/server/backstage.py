@@ -3,11 +3,15 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_dispatch.dispatcher import Dispatcher
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.wire import sdk
+
+if TYPE_CHECKING:
+    from mcp_dispatch.server.resources import LocalResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,6 @@ class Backstage:
     """Waits while too many answers are unread."""
 
     ask_timeout: float
+
+    local_resources: "LocalResources | None" = None
+    """What `resources/read` answers out of ourselves."""

@@ -16,7 +16,8 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.calls import ROOTS_SECONDS, Calls
-from mcp_dispatch.server.listing import listing, no_prompt, no_resource, nothing_listed
+from mcp_dispatch.server.listing import listing, no_prompt, nothing_listed
+from mcp_dispatch.server.resources import Resources
 from mcp_dispatch.wire import sdk
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Face:
             "prompts/get": no_prompt,
             "resources/list": partial(nothing_listed, "resources"),
             "resources/templates/list": partial(nothing_listed, "resourceTemplates"),
-            "resources/read": no_resource,
+            "resources/read": Resources(backstage).read,
         }
         self.server = sdk.DispatchServer(
             SERVER_NAME,

@@ -7,8 +7,6 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire import sdk
 
 LIST_TTL_MS = 60_000
-RESOURCE_NOT_FOUND = -32002
-"""Up to 2025-11-25; since then it is an invalid parameter."""
 
 
 def listing(ctx: sdk.Context, key: str, entries: list[Json]) -> JsonObject:
@@ -27,11 +25,3 @@ async def no_prompt(ctx: sdk.Context) -> JsonObject:
     if not isinstance(name, str):
         raise MCPError(INVALID_PARAMS, "prompts/get: name must be a string")
     raise MCPError(INVALID_PARAMS, "Prompt not found", {"name": name})
-
-
-async def no_resource(ctx: sdk.Context) -> JsonObject:
-    uri = (ctx.params or {}).get("uri")
-    if not isinstance(uri, str):
-        raise MCPError(INVALID_PARAMS, "resources/read: uri must be a string")
-    code = INVALID_PARAMS if sdk.is_modern(ctx) else RESOURCE_NOT_FOUND
-    raise MCPError(code, "Resource not found", {"uri": uri})

@@ -1,0 +1,55 @@
+"""`resources/*`: what is kept here is read here; everything else belongs to a server behind us."""
+
+from typing import Protocol
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.scope import Scope
+from mcp_dispatch.server.backstage import Backstage
+from mcp_dispatch.wire import sdk
+
+RESOURCE_NOT_FOUND = -32002
+"""Up to 2025-11-25; since then it is an invalid parameter."""
+
+
+class LocalResources(Protocol):
+    """Resources of our own, under a scheme that no server behind us may claim."""
+
+    def owns(self, uri: str) -> bool: ...
+
+    async def read(self, uri: str, scope: Scope) -> JsonObject | None:
+        """The result of `resources/read`; None where this scope has no such resource."""
+        ...
+
+
+class Resources:
+    def __init__(self, backstage: Backstage) -> None:
+        self._backstage = backstage
+
+    async def read(self, ctx: sdk.Context) -> JsonObject:
+        uri = uri_of(ctx)
+        local = self._backstage.local_resources
+        if local is not None and local.owns(uri):
+            found = await local.read(uri, self._backstage.scope_of(ctx))
+            if found is not None:
+                return _fresh(ctx, found)
+        raise not_found(ctx, uri)
+
+
+def uri_of(ctx: sdk.Context) -> str:
+    uri = (ctx.params or {}).get("uri")
+    if not isinstance(uri, str):
+        raise MCPError(INVALID_PARAMS, f"{ctx.method}: uri must be a string")
+    return uri
+
+
+def not_found(ctx: sdk.Context, uri: str) -> MCPError:
+    code = INVALID_PARAMS if sdk.is_modern(ctx) else RESOURCE_NOT_FOUND
+    return MCPError(code, "Resource not found", {"uri": uri})
+
+
+def _fresh(ctx: sdk.Context, result: JsonObject) -> JsonObject:
+    """Since 2026-07-28 a result of reading says for how long it holds."""
+    return {"ttlMs": 0, "cacheScope": "private", **result} if sdk.is_modern(ctx) else result
