@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcp_dispatch.approval.approver import Approver, AskFallback
+from mcp_dispatch.batch import Batching, SiblingAbort
 from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
@@ -165,7 +166,9 @@ class App:
 
     def open_scope(self) -> Scope:
         """For one more client, which starts in the workspace."""
-        return Scope(self._workspace.root, limit=self._settings.dispatch.concurrency.max)
+        chosen = self._settings.dispatch.concurrency
+        batching = Batching(chosen.batch_window_ms / 1000, SiblingAbort(chosen.sibling_abort))
+        return Scope(self._workspace.root, limit=chosen.max, batching=batching)
 
     async def end_scope(self, scope: Scope) -> None:
         """Called once its calls have ended: what they left running ends too."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 
 from mcp_dispatch.approval.approver import Approver
+from mcp_dispatch.batch import Member
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.events import record_of
 from mcp_dispatch.journal.writer import Journal
@@ -65,25 +66,35 @@ class Dispatcher:
         self._results = results
         self._journal = journal
 
-    async def dispatch(self, call: ToolCall, scope: Scope, caller: Caller) -> Outcome:
+    async def dispatch(
+        self, call: ToolCall, scope: Scope, caller: Caller, member: Member | None = None
+    ) -> Outcome:
+        """`member` is the call's place in its batch: by default in the one of this moment."""
+        member = member or scope.batches.join(call)
         started, clock = time.time(), time.monotonic()
         outcome: Outcome = INTERNAL_ERROR  # stands where a bug of ours flies past
         try:
-            outcome = await self._run(call, scope, caller)
+            with member.scope:
+                outcome = await self._run(call, scope, caller, member)
+            if member.scope.cancelled_caught and member.cancelled is not None:
+                outcome = member.cancelled
         except Refused as refused:
             outcome = refused.refusal
         except anyio.get_cancelled_exc_class():
             outcome = Cancelled(CancelReason.USER_INTERRUPTED)
             raise
         finally:
+            member.end(outcome)
             await self._record(call, outcome, scope, started, time.monotonic() - clock)
         return outcome
 
-    async def _run(self, call: ToolCall, scope: Scope, caller: Caller) -> Outcome:
+    async def _run(self, call: ToolCall, scope: Scope, caller: Caller, member: Member) -> Outcome:
         resolved = lookup(self._live().pool, call)
         valid = validate(resolved, call.arguments)
+        member.resolve(resolved.tool, valid.sharing)
         # Held through post-hooks: a formatter must finish before the next edit.
         async with scope.admission.slot(valid.sharing) as slot:
+            member.admit(valid.sharing)
             await caller.ready()
             hooks = self._live().hooks
             hides = Hidden(self._policy(), scope.cwd)
@@ -101,13 +112,16 @@ class Dispatcher:
             around = self._circumstances(scope)
             reviewed = await run_pre_hooks(hooks, checked, around, recheck)
             await slot.become(reviewed.checked.valid.sharing)
+            member.admit(reviewed.checked.valid.sharing)
             bench = Bench(self._policy, self._approver, scope, caller, slot, repeat)
             permitted = await authorize(reviewed, bench)
             if isinstance(permitted, Suspended):
                 return permitted
+            member.begin()
             executed = await execute(permitted, context)
             if not isinstance(executed, Executed):
                 return executed
+            member.ran(executed)
             return await finish(self._results, hooks, executed, scope, around)
 
     def _policy(self) -> Policy:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_dispatch.admission import Admission
+from mcp_dispatch.batch import Batches, Batching
 from mcp_dispatch.model.calls import Asked, ToolCall
 from mcp_dispatch.model.tools import (
     ContextChange,
@@ -69,9 +70,10 @@ class OpenAsks:
 class Scope:
     """The state shared by the calls of one process, session or principal."""
 
-    def __init__(self, cwd: Path | None, *, limit: int) -> None:
+    def __init__(self, cwd: Path | None, *, limit: int, batching: Batching | None = None) -> None:
         self.id = secrets.token_hex(8)
         self.admission = Admission(limit)
+        self.batches = Batches(batching or Batching(), self.apply)
         self.asks = OpenAsks()
         self.cwd = cwd
         self._files: dict[str, FileSeen] = {}

@@ -56,7 +56,11 @@ class NamingSettings(_OwnSection):
 
 
 class ConcurrencySettings(_OwnSection):
+    """Calls that arrive within `batch_window_ms` of the first of them belong together."""
+
     max: Annotated[int, Field(ge=1)] = 10
+    batch_window_ms: Annotated[int, Field(ge=0)] = 250
+    sibling_abort: Literal["shell", "all", "off"] = "shell"
 
 
 class ApprovalSettings(_OwnSection):

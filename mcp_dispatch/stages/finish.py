@@ -1,4 +1,4 @@
-"""Executed -> Completed: post-hooks speak, the result is made to fit, what it changed is applied."""
+"""Executed -> Completed: post-hooks speak, the result is made to fit."""
 
 from functools import partial
 
@@ -23,7 +23,6 @@ async def finish(
     scope: Scope,
     circumstances: Circumstances,
 ) -> Completed:
-    scope.apply(executed.result.changes)
     fitted = await _fitted(executed, results)
     for path in fitted.files:
         scope.deliver(path)

@@ -1,9 +1,14 @@
 """ResolvedCall -> ValidCall: the arguments fit the tool's JSON schema."""
 
+import logging
+
 from mcp_dispatch.model.calls import ResolvedCall, ValidCall
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.model.tools import Sharing, Tool
+
+logger = logging.getLogger(__name__)
 
 
 def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
@@ -18,4 +23,12 @@ def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
             f"InputValidationError: the arguments of {tool.name} have {len(problems)} "
             f"problem{plural}; correct and call again:\n{listed}",
         )
-    return ValidCall(resolved, arguments, tool.sharing(arguments))
+    return ValidCall(resolved, arguments, _sharing(tool, arguments))
+
+
+def _sharing(tool: Tool, arguments: JsonObject) -> Sharing:
+    try:
+        return tool.sharing(arguments)
+    except Exception:  # guards against the tool's code: what cannot say that it shares, does not
+        logger.exception("tool %s cannot say whether its call may share", tool.rule_name)
+        return Sharing.EXCLUSIVE
