@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from mcp_dispatch.cli import app
 from mcp_dispatch.settings.load import Layer, LayerKind, load
 from mcp_dispatch.upstream.config import load_servers
+from mcp_dispatch.upstream.server import Launch
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -17,8 +18,11 @@ def test_the_servers_example_has_no_problem() -> None:
 
     assert problems == ()
     assert [server.name for server in servers] == ["demo", "time", "filesystem"]
-    assert servers[1].env == {"TZ": "UTC"}
-    assert servers[2].args[-1] == "/home/me/Documents"
+    time, filesystem = (server.reach for server in servers[1:])
+    assert isinstance(time, Launch)
+    assert time.env == {"TZ": "UTC"}
+    assert isinstance(filesystem, Launch)
+    assert filesystem.args[-1] == "/home/me/Documents"
 
 
 def test_the_starter_settings_have_no_problem() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.upstream.config import Problem, ServerConfig, ToolChoice, load_servers
+from mcp_dispatch.upstream.config import Problem, load_servers
+from mcp_dispatch.upstream.server import Launch, ServerConfig, ToolChoice
 
 
 def written(folder: Path, servers: Any, name: str = "mcp.json") -> Path:
@@ -26,7 +27,7 @@ def test_a_plain_entry_becomes_a_server_with_the_defaults(tmp_path: Path) -> Non
 
     servers, problems = load_servers([file], {})
 
-    assert servers == (ServerConfig("notes", "notes-server"),)
+    assert servers == (ServerConfig("notes", Launch("notes-server")),)
     assert problems == ()
 
 
@@ -50,11 +51,8 @@ def test_every_supported_key_arrives(tmp_path: Path) -> None:
     assert servers == (
         ServerConfig(
             name="full",
-            command="run",
-            args=("-x", "1"),
-            env={"TOKEN": "t"},
+            reach=Launch("run", ("-x", "1"), {"TOKEN": "t"}, ("SSH_AUTH_SOCK",)),
             timeout=2.5,
-            inherit_env=("SSH_AUTH_SOCK",),
             sharing="shared",
             tools=ToolChoice(("a*",), ("ab",), {"ac": "z"}),
             disabled=True,
@@ -67,7 +65,10 @@ def test_the_whole_environment_is_inherited_only_when_asked_for(tmp_path: Path) 
 
     servers, _ = load_servers([written(tmp_path, entries)], {})
 
-    assert [server.inherit_env for server in servers] == [True, ()]
+    assert servers == (
+        ServerConfig("all", Launch("c", inherit_env=True)),
+        ServerConfig("none", Launch("c")),
+    )
 
 
 def test_variables_are_filled_in_as_plain_text_once(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_variables_are_filled_in_as_plain_text_once(tmp_path: Path) -> None:
     servers, problems = load_servers([written(tmp_path, {"s": entry})], environ)
 
     expected = ("/home/me/x", "${HOME}", "/home/me", "$(rm -rf /)", "${A%x}", "$A")
-    assert servers == (ServerConfig("s", "python3", expected, {"KEY": "k-secret"}),)
+    assert servers == (ServerConfig("s", Launch("python3", expected, {"KEY": "k-secret"})),)
     assert problems == ()
 
 
@@ -90,7 +91,7 @@ def test_an_unset_variable_stays_as_written_and_is_reported(tmp_path: Path) -> N
 
     servers, problems = load_servers([file], {})
 
-    assert servers == (ServerConfig("s", "c", env={"KEY": "Bearer ${GONE}"}),)
+    assert servers == (ServerConfig("s", Launch("c", env={"KEY": "Bearer ${GONE}"})),)
     message = "${GONE} is not set and has no default: the text is kept as it is"
     assert problems == (Problem(str(file), "mcpServers.s.env.KEY", message),)
 
@@ -100,7 +101,7 @@ def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
 
     servers, problems = load_servers([file], {})
 
-    assert servers == (ServerConfig("good", "c"),)
+    assert servers == (ServerConfig("good", Launch("c")),)
     assert [str(problem) for problem in problems] == [
         f"{file}: mcpServers.bad.command: expected the program to start, got nothing; "
         "the server is left out"
@@ -255,7 +256,11 @@ def test_a_later_file_replaces_an_entry_whole_and_keeps_its_place(tmp_path: Path
 
     servers, problems = load_servers([first, second], {})
 
-    assert servers == (ServerConfig("a", "2"), ServerConfig("b", "1"), ServerConfig("c", "2"))
+    assert servers == (
+        ServerConfig("a", Launch("2")),
+        ServerConfig("b", Launch("1")),
+        ServerConfig("c", Launch("2")),
+    )
     message = f"replaces the entry of the same name in {first}"
     assert problems == (Problem(str(second), "mcpServers.a", message),)
 

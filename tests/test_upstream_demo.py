@@ -12,10 +12,10 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.config import ServerConfig
+from mcp_dispatch.upstream.server import Launch, ServerConfig
 from tests.upstreams.support import Session, connection_to
 
-DEMO = ServerConfig("demo", sys.executable, ("-m", "mcp_dispatch.demo_upstream"))
+DEMO = ServerConfig("demo", Launch(sys.executable, ("-m", "mcp_dispatch.demo_upstream")))
 
 
 @asynccontextmanager

@@ -11,8 +11,8 @@ import pytest
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.backoff import Backoff
-from mcp_dispatch.upstream.config import ServerConfig
 from mcp_dispatch.upstream.errors import CallFailed
+from mcp_dispatch.upstream.server import Launch, ServerConfig
 from mcp_dispatch.upstream.supervisor import State, Supervisor
 from tests.upstreams.raw import VENDOR_RESULT
 from tests.upstreams.support import (
@@ -20,6 +20,7 @@ from tests.upstreams.support import (
     alive,
     arrival,
     no_pause,
+    raw_launch,
     raw_server,
     reached,
     received,
@@ -59,7 +60,7 @@ async def test_a_server_becomes_ready_and_answers(tmp_path: Path) -> None:
 async def test_ten_servers_of_which_three_are_broken_leave_seven_ready(tmp_path: Path) -> None:
     good = [raw_server(f"good{number}") for number in range(7)]
     broken = [
-        ServerConfig("absent", "/nonexistent/program"),
+        ServerConfig("absent", Launch("/nonexistent/program")),
         raw_server("quitter", "--exit", "4"),
         raw_server("stranger", "--refuse-initialize", "-32603"),
     ]
@@ -369,7 +370,7 @@ async def test_a_child_sees_a_baseline_and_what_it_is_given(tmp_path: Path) -> N
     choices: list[Any] = [(), ("NAMED", "ABSENT"), True]
 
     for inherit in choices:
-        config = raw_server("raw", inherit_env=inherit, env={"OWN": "o"})
+        config = ServerConfig("raw", raw_launch(inherit_env=inherit, env={"OWN": "o"}))
         async with upstreams(tmp_path, config, environ=environ) as every:
             result = await call(every.servers[0], "environment")
             assert isinstance(result, dict)

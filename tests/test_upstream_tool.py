@@ -20,7 +20,8 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.config import ToolChoice
-from mcp_dispatch.upstream.supervisor import Place, Supervisor, Timing
+from mcp_dispatch.upstream.opening import Place
+from mcp_dispatch.upstream.supervisor import Supervisor, Timing
 from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, upstream_tools
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import no_pause, raw_server, received, supervised

@@ -9,8 +9,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.config import ServerConfig
-from mcp_dispatch.upstream.supervisor import Place, Supervisor, Timing
+from mcp_dispatch.upstream.opening import Place
+from mcp_dispatch.upstream.server import ServerConfig
+from mcp_dispatch.upstream.supervisor import Supervisor, Timing
 
 
 class Upstreams:

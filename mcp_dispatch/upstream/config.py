@@ -3,15 +3,14 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.entry import (
     Fault,
-    SharingRule,
     StdioEntry,
     ToolsEntry,
     kind,
@@ -19,9 +18,8 @@ from mcp_dispatch.upstream.entry import (
     read_entry,
 )
 from mcp_dispatch.upstream.expansion import expand
+from mcp_dispatch.upstream.server import CALL_SECONDS, Launch, ServerConfig, ToolChoice
 
-# Claude Code's own default: a tool call is not cut short unless someone asks for it.
-CALL_SECONDS: Final = 100_000.0
 _SHORTEST_TIMEOUT_MS: Final = 1_000
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -36,30 +34,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.key}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolChoice:
-    """Which tools of a server are offered, by name or by `*` pattern, and under which name."""
-
-    include: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] = ()
-    rename: Mapping[str, str] = field(default_factory=lambda: {})
-
-
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
-    """One stdio server. Arguments and environment may hold secrets, so `repr` leaves them out."""
-
-    name: str
-    command: str
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=lambda: {}, repr=False)
-    timeout: float = CALL_SECONDS
-    inherit_env: Literal[True] | tuple[str, ...] = ()
-    sharing: SharingRule = "exclusive"
-    tools: ToolChoice = field(default_factory=ToolChoice)
-    disabled: bool = False
 
 
 def load_servers(
@@ -147,11 +121,13 @@ def _server(
     inherit = written.inherit_env
     return ServerConfig(
         name=name,
-        command=text("command", written.command),
-        args=tuple(text(f"args.{at}", value) for at, value in enumerate(written.args)),
-        env={key: text(f"env.{key}", value) for key, value in written.env.items()},
+        reach=Launch(
+            text("command", written.command),
+            tuple(text(f"args.{at}", value) for at, value in enumerate(written.args)),
+            {key: text(f"env.{key}", value) for key, value in written.env.items()},
+            True if inherit is True else tuple(inherit or ()),
+        ),
         timeout=_seconds(written.timeout, faults),
-        inherit_env=True if inherit is True else tuple(inherit or ()),
         sharing=written.sharing,
         tools=_choice(written.tools),
         disabled=written.disabled,

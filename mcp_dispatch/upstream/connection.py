@@ -17,8 +17,8 @@ from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
 from mcp_dispatch.upstream.listing import Listing, read_pages
-from mcp_dispatch.upstream.pipe import Pipe
 from mcp_dispatch.upstream.progress import ProgressQueue
+from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.wire.codec import Unencodable
 
 CLIENT: Final[JsonObject] = {"name": "mcp-dispatch", "version": __version__}
@@ -34,15 +34,15 @@ _HOP_KEYS: Final = frozenset(
 
 
 class Connection:
-    """Speaks MCP over a `Pipe` as a client, in whichever era the server knows.
+    """Speaks MCP over a `Transport` as a client, in whichever era the server knows.
 
     `run` must be going while anything else is used. `over` is set when the server can no longer
     be reached; every request then open, or made later, raises `ConnectionLost`.
     """
 
-    def __init__(self, pipe: Pipe, on_tools_changed: Callable[[], None]) -> None:
-        self._pipe = pipe
-        self._dispatcher = JSONRPCDispatcher(pipe.reader, pipe.writer)
+    def __init__(self, transport: Transport, on_tools_changed: Callable[[], None]) -> None:
+        self._transport = transport
+        self._dispatcher = JSONRPCDispatcher(transport.reader, transport.writer)
         self._on_tools_changed = on_tools_changed
         self._stamp: JsonObject = {}
         self._last_token = 0
@@ -51,21 +51,21 @@ class Connection:
 
     @property
     def over(self) -> anyio.Event:
-        return self._pipe.over
+        return self._transport.over
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """Read and write until the server goes away."""
-        async with anyio.create_task_group() as writing:
-            await writing.start(self._pipe.write_lines)
+        async with anyio.create_task_group() as carrying:
+            await carrying.start(self._transport.run)
             try:
                 await self._dispatcher.run(
                     self._answer, _ignore, self._observe, task_status=task_status
                 )
             finally:
-                self._pipe.over.set()
-                writing.cancel_scope.cancel()
+                self._transport.over.set()
+                carrying.cancel_scope.cancel()
 
     async def handshake(self, timeout: float) -> None:
         """Agree on a version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
@@ -88,7 +88,7 @@ class Connection:
                 f"speaks protocol version {str(version)[:40]!r}, which is none of "
                 f"{', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
             )
-        self.version = version
+        self._agree(version)
         await self._dispatcher.notify("notifications/initialized", None)
 
     async def _discover(self, refusal: MCPError) -> None:
@@ -107,7 +107,11 @@ class Connection:
             raise HandshakeFailed(
                 f"speaks protocol versions {str(versions)[:80]}, which do not include {MODERN_VERSION}"
             )
-        self.version = MODERN_VERSION
+        self._agree(MODERN_VERSION)
+
+    def _agree(self, version: str) -> None:
+        self.version = version
+        self._transport.agreed(version)
 
     async def list_tools(self, timeout: float) -> Listing:
         """All pages. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
@@ -178,7 +182,7 @@ class Connection:
                 method, self._stamped(params), {"cancel_on_abandon": cancellable}
             )
         except MCPError as error:
-            if self._pipe.over.is_set() and _closed(error):
+            if self._transport.over.is_set() and _closed(error):
                 raise ConnectionLost(f"went away before it answered {method!r}") from error
             raise
 

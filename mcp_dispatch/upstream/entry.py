@@ -6,8 +6,7 @@ from typing import Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_dispatch.model.json import Json, JsonObject
-
-SharingRule = Literal["exclusive", "server", "shared"]
+from mcp_dispatch.upstream.server import SharingRule
 
 _REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse", "ws"})
 _NOT_YET: Final = frozenset(

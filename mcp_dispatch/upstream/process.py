@@ -13,7 +13,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from mcp_dispatch.processes.children import Child, Children
 from mcp_dispatch.processes.environment import baseline, inherited
-from mcp_dispatch.upstream.config import ServerConfig
+from mcp_dispatch.upstream.server import Launch
 from mcp_dispatch.upstream.stderr_log import StderrLog
 
 # Seconds: to leave by itself once its stdin is closed; between TERM and KILL; for the last words.
@@ -39,25 +39,25 @@ class ServerProcess:
         return None
 
 
-def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
+def child_environment(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
     """A baseline, what `inheritEnv` names, and the server's own `env`; no secret of others."""
-    if config.inherit_env is True:
+    if launch.inherit_env is True:
         chosen = inherited(environ)
     else:
-        chosen = {name: environ[name] for name in config.inherit_env if name in environ}
-    return {**baseline(environ), **chosen, **config.env}
+        chosen = {name: environ[name] for name in launch.inherit_env if name in environ}
+    return {**baseline(environ), **chosen, **launch.env}
 
 
 @asynccontextmanager
 async def running(
-    config: ServerConfig, children: Children, log: StderrLog, environ: Mapping[str, str], cwd: Path
+    launch: Launch, children: Children, log: StderrLog, environ: Mapping[str, str], cwd: Path
 ) -> AsyncGenerator[ServerProcess, None]:
     """The server's process, which does not outlive the block. Raises `CannotStart`, `OSError`."""
     with log:
         child = await children.spawn(
-            [config.command, *config.args],
+            [launch.command, *launch.args],
             cwd=cwd,
-            env=child_environment(config, environ),
+            env=child_environment(launch, environ),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,

@@ -1,26 +1,24 @@
 """One task per upstream: it owns the process from start to end and starts it again when it dies."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 
 import anyio
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.upstream.backoff import Backoff
-from mcp_dispatch.upstream.config import ServerConfig
 from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.errors import CallFailed, ConnectionLost, HandshakeFailed
 from mcp_dispatch.upstream.listing import Listing
-from mcp_dispatch.upstream.pipe import Pipe
-from mcp_dispatch.upstream.process import ServerProcess, running
+from mcp_dispatch.upstream.opening import Place, opened
+from mcp_dispatch.upstream.server import ServerConfig
 from mcp_dispatch.upstream.stderr_log import StderrLog
+from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.upstream.validators import Validators
 
 logger = logging.getLogger(__name__)
@@ -49,18 +47,8 @@ class Timing:
     clock: Callable[[], float] = anyio.current_time
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where servers run: whose children they are, what they may see, where their logs go."""
-
-    children: Children
-    logs: Path
-    environ: Mapping[str, str]
-    cwd: Path
-
-
 class _Life:
-    """One connection, from the start of its process. `end` is final once `ended` is set."""
+    """One connection, from the start of its transport. `end` is final once `ended` is set."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -164,13 +152,10 @@ class Supervisor:
 
     async def _attempt(self) -> str:
         """From start to end; returns why it ended."""
-        place = self._place
         try:
-            async with running(
-                self.config, place.children, self._log, place.environ, place.cwd
-            ) as process:
-                problem = await self._speak(process)
-                # Told before the process is cleared away, which may take a while.
+            async with opened(self.config, self._place, self._log, self._heard_noise) as transport:
+                problem = await self._speak(transport)
+                # Told before a process is cleared away, which may take a while.
                 self._fall(problem)
                 return problem
         except CannotStart as error:
@@ -181,23 +166,20 @@ class Supervisor:
             logger.exception("upstream %s failed", self.name)
             return f"failed unexpectedly: {type(error).__name__}: {error}"
 
-    async def _speak(self, process: ServerProcess) -> str:
-        pipe = Pipe(process.stdout.receive, process.stdin.send, self._heard_noise)
-        life = _Life(Connection(pipe, self._tools_changed))
+    async def _speak(self, transport: Transport) -> str:
+        life = _Life(Connection(transport, self._tools_changed))
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(life.connection.run)
-                tasks.start_soon(self._notice_exit, process, pipe)
                 tasks.start_soon(self._keep_listed, life)
-                problem = await self._serve(life) or pipe.fault
-                life.end = problem or await process.exit_text(self._timing.exit) or life.end
+                life.end = await self._serve(life) or await transport.end(self._timing.exit)
                 tasks.cancel_scope.cancel()
         finally:
             life.ended.set()
         return life.end
 
     async def _serve(self, life: _Life) -> str | None:
-        """Until the connection is over; returns why, where it was not the process that ended."""
+        """Until the connection is over; returns why, where it was not the transport that ended."""
         connection, timing = life.connection, self._timing
         try:
             await connection.handshake(timing.connect)
@@ -213,13 +195,6 @@ class Supervisor:
         self._rise(life, listing)
         await connection.over.wait()
         return None
-
-    async def _notice_exit(self, process: ServerProcess, pipe: Pipe) -> None:
-        """A descendant may hold the pipes open, so that the end of the process is no end of file."""
-        await process.child.wait()
-        with anyio.move_on_after(self._timing.exit):
-            await pipe.over.wait()
-        pipe.over.set()
 
     async def _keep_listed(self, life: _Life) -> None:
         await life.ready.wait()

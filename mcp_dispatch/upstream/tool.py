@@ -18,8 +18,8 @@ from mcp_dispatch.model.tools import (
     error_result,
     no_progress,
 )
-from mcp_dispatch.upstream.config import ToolChoice
 from mcp_dispatch.upstream.errors import CallFailed
+from mcp_dispatch.upstream.server import ToolChoice
 from mcp_dispatch.upstream.supervisor import Supervisor
 
 RESULT_LIMIT: Final = 50_000

@@ -12,18 +12,23 @@ import anyio
 
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.collection import Upstreams
-from mcp_dispatch.upstream.config import ServerConfig
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.pipe import LINE_LIMIT, Pipe
+from mcp_dispatch.upstream.pipe import LINE_LIMIT
 from mcp_dispatch.upstream.process import running
+from mcp_dispatch.upstream.server import Launch, ServerConfig
 from mcp_dispatch.upstream.stderr_log import StderrLog
+from mcp_dispatch.upstream.stdio import StdioTransport
 from mcp_dispatch.upstream.supervisor import State, Supervisor, Timing
 
 RAW = str(Path(__file__).with_name("raw.py"))
 
 
 def raw_server(name: str = "raw", *options: str, **more: Any) -> ServerConfig:
-    return ServerConfig(name, sys.executable, ("-S", "-E", RAW, *options), **more)
+    return ServerConfig(name, raw_launch(*options), **more)
+
+
+def raw_launch(*options: str, **more: Any) -> Launch:
+    return Launch(sys.executable, ("-S", "-E", RAW, *options), **more)
 
 
 def received(log: Path, method: str | None = None) -> list[Any]:
@@ -115,17 +120,17 @@ async def connection_to(
     folder: Path, config: ServerConfig, *, line_limit: int = LINE_LIMIT
 ) -> AsyncGenerator["Session", None]:
     """A connection before its handshake."""
+    assert isinstance(config.reach, Launch)
     async with (
         Children() as children,
-        running(config, children, StderrLog(folder, config.name), os.environ, folder) as process,
+        running(
+            config.reach, children, StderrLog(folder, config.name), os.environ, folder
+        ) as process,
         anyio.create_task_group() as tasks,
     ):
         session = Session()
-        pipe = Pipe(
-            process.stdout.receive, process.stdin.send, session.heard, line_limit=line_limit
-        )
-        session.pipe = pipe
-        session.connection = Connection(pipe, session.changed)
+        session.transport = StdioTransport(process, session.heard, line_limit=line_limit)
+        session.connection = Connection(session.transport, session.changed)
         await tasks.start(session.connection.run)
         yield session
         tasks.cancel_scope.cancel()
@@ -134,7 +139,7 @@ async def connection_to(
 class Session:
     """A connection under test and what came beside its answers."""
 
-    pipe: Pipe
+    transport: StdioTransport
     connection: Connection
 
     def __init__(self) -> None:

@@ -1,0 +1,38 @@
+"""Opens the way to a server, whichever kind it is, and closes it for good."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.upstream.errors import HandshakeFailed
+from mcp_dispatch.upstream.process import running
+from mcp_dispatch.upstream.server import Address, Launch, ServerConfig
+from mcp_dispatch.upstream.stderr_log import StderrLog
+from mcp_dispatch.upstream.stdio import StdioTransport
+from mcp_dispatch.upstream.transport import Transport
+from mcp_dispatch.wire.streams import OnNoise
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where servers run: whose children they are, what they may see, where their logs go."""
+
+    children: Children
+    logs: Path
+    environ: Mapping[str, str]
+    cwd: Path
+
+
+@asynccontextmanager
+async def opened(
+    config: ServerConfig, place: Place, log: StderrLog, on_noise: OnNoise
+) -> AsyncGenerator[Transport, None]:
+    """Nothing of it outlives the block. Raises `CannotStart`, `OSError`."""
+    match config.reach:
+        case Launch() as launch:
+            async with running(launch, place.children, log, place.environ, place.cwd) as process:
+                yield StdioTransport(process, on_noise)
+        case Address():
+            raise HandshakeFailed("is reached over HTTP, which no file can ask for yet")

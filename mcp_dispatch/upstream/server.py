@@ -1,0 +1,58 @@
+"""One upstream server as it was configured: how it is reached, and how it is to be treated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+# Claude Code's own default: a tool call is not cut short unless someone asks for it.
+CALL_SECONDS: Final = 100_000.0
+
+SharingRule = Literal["exclusive", "server", "shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program that speaks over its stdin and stdout.
+
+    Arguments and environment may hold secrets, so `repr` leaves them out.
+    """
+
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=lambda: {}, repr=False)
+    inherit_env: Literal[True] | tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server that is spoken to over HTTP: `http` is streamable HTTP, `sse` its predecessor.
+
+    URL and headers may hold secrets, so `repr` leaves them out. `headers_helper` is a line for the
+    shell, out of the user's own configuration.
+    """
+
+    kind: Literal["http", "sse"]
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: {}, repr=False)
+    headers_helper: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which tools of a server are offered, by name or by `*` pattern, and under which name."""
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=lambda: {})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Times are in seconds."""
+
+    name: str
+    reach: Launch | Address
+    timeout: float = CALL_SECONDS
+    sharing: SharingRule = "exclusive"
+    tools: ToolChoice = field(default_factory=ToolChoice)
+    disabled: bool = False

@@ -1,0 +1,35 @@
+"""What carries messages to and from a server, whichever way it is reached."""
+
+from typing import Protocol
+
+import anyio
+import anyio.abc
+
+from mcp_dispatch.wire.streams import SessionReader, SessionWriter
+
+
+class Transport(Protocol):
+    """One life of the way to a server. `over` is set once the server can no longer be reached."""
+
+    @property
+    def reader(self) -> SessionReader: ...
+
+    @property
+    def writer(self) -> SessionWriter: ...
+
+    @property
+    def over(self) -> anyio.Event: ...
+
+    async def run(
+        self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Carries messages until cancelled; goes on beside whoever reads and writes."""
+        ...
+
+    def agreed(self, version: str) -> None:
+        """Told of the protocol version once both sides have settled on one."""
+        ...
+
+    async def end(self, patience: float) -> str:
+        """How it ended, as a clause about the server; asked once `over` is set."""
+        ...
