@@ -13,8 +13,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from mcp_dispatch.hooks.actions import Command
 from mcp_dispatch.hooks.command import KEPT_OF_STDERR, KEPT_OF_STDOUT, CommandRunner
-from mcp_dispatch.hooks.entries import Command
 from mcp_dispatch.hooks.output import Failure, Printed
 from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.processes.children import Children

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_dispatch.hooks.actions import Action, Command, HttpPost, UpstreamCall
 from mcp_dispatch.hooks.config import Hook, HookConfig, HookSource, Matched, parse_hooks
-from mcp_dispatch.hooks.entries import Command
 from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.hooks.matcher import EveryTool, NamedTools, Unreadable
 from mcp_dispatch.model.decision import Origin
@@ -53,17 +53,27 @@ def test_hooks_are_read_in_configuration_order() -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (command("x"), Command("x", None, "sh", 600.0)),
+        (command("x"), Command("x", None, "sh")),
         (command("x", args=[]), Command("x", ())),
         (command("x", args=["$(rm)", ""]), Command("x", ("$(rm)", ""))),
         (command("x", shell="bash"), Command("x", shell="bash")),
         (command("x", timeout=0.5), Command("x", timeout=0.5)),
         (command("x", onFailure="block"), Command("x", block_on_failure=True)),
         (command("x", onFailure="continue"), Command("x")),
-        (command("x", **{"async": False}), Command("x")),
+        (command("x", **{"async": True}), Command("x", background=True)),
+        (command("x", statusMessage="checking"), Command("x", status="checking")),
+        (command("x", **{"if": "Bash(ls)"}), Command("x", condition="Bash(ls)")),
+        (
+            {"type": "http", "url": "https://h/p", "headers": {"A": "$T"}, "allowedEnvVars": ["T"]},
+            HttpPost("https://h/p", (("A", "$T"),), ("T",)),
+        ),
+        (
+            {"type": "mcp_tool", "server": "s", "tool": "t", "input": {"b": 1, "a": "x"}},
+            UpstreamCall("s", "t", '{"a": "x", "b": 1}'),
+        ),
     ],
 )
-def test_a_command_hook_is_read_without_a_word(entry: Json, expected: Command) -> None:
+def test_a_hook_is_read_without_a_word(entry: Json, expected: Action) -> None:
     config, problems = parse(pre(entry))
 
     assert problems == ()
@@ -93,16 +103,27 @@ AT = "settings.json: hooks.PreToolUse[0].hooks[0]"
             "settings.json: hooks.PreToolUse[0].hooks: expected a list of hooks, got nothing; "
             "it is skipped",
         ),
-        (pre("x"), f'{AT}: expected an object with "type" and "command", got "x"; it is skipped'),
-        (pre({"command": "x"}), f'{AT}.type: expected "command", got nothing; it is skipped'),
-        (pre({"type": "comand"}), f'{AT}.type: expected "command", got "comand"; it is skipped'),
+        (pre("x"), f'{AT}: expected an object with "type", got "x"; it is skipped'),
         (
-            pre({"type": "http", "url": "http://localhost"}),
-            f'{AT}.type: "http" is not supported yet; the hook does not run',
+            pre({"command": "x"}),
+            f'{AT}.type: expected "command", "http" or "mcp_tool", got nothing; it is skipped',
         ),
         (
-            pre({"type": "mcp_tool"}),
-            f'{AT}.type: "mcp_tool" is not supported yet; the hook does not run',
+            pre({"type": "comand"}),
+            f'{AT}.type: expected "command", "http" or "mcp_tool", got "comand"; it is skipped',
+        ),
+        (
+            pre({"type": "http", "url": "file:///etc/passwd"}),
+            f'{AT}.url: expected an http or https URL, got "file:///etc/passwd"; '
+            "the hook does not run",
+        ),
+        (
+            pre({"type": "http", "url": "http://h", "headers": {"a": 1}}),
+            f"{AT}.headers: expected an object of texts, got 1; the hook does not run",
+        ),
+        (
+            pre({"type": "mcp_tool", "server": "s"}),
+            f"{AT}.tool: expected the name of a tool, got nothing; the hook does not run",
         ),
         (pre({"type": "prompt"}), f'{AT}.type: "prompt" needs a model; the hook does not run'),
         (pre({"type": "agent"}), f'{AT}.type: "agent" needs a model; the hook does not run'),
@@ -179,32 +200,19 @@ def test_what_cannot_be_run_is_skipped_and_reported(raw: Json, problem: str) -> 
             f'{AT}.async: expected true or false, got "yes"; the default is used',
         ),
         (
-            {"async": True},
-            Command("x", background=True),
-            f"{AT}.async: is not supported yet; the hook is waited for, and what it decides "
-            "does not count",
-        ),
-        (
-            {"if": "Bash(git *)"},
-            Command("x", condition="Bash(git *)"),
-            f"{AT}.if: is not supported yet; the hook runs whenever its matcher fits, and what "
-            "it allows does not count",
-        ),
-        (
-            {"if": 5},
-            Command("x", condition="5"),
-            f"{AT}.if: is not supported yet; the hook runs whenever its matcher fits, and what "
-            "it allows does not count",
-        ),
-        (
-            {"statusMessage": "checking"},
+            {"statusMessage": 5},
             Command("x"),
-            f"{AT}.statusMessage: is not supported yet and has no effect",
+            f"{AT}.statusMessage: expected a text, got 5; the default is used",
+        ),
+        (
+            {"once": True},
+            Command("x"),
+            f"{AT}.once: has no effect in a server of tools",
         ),
         (
             {"tiemout": 5},
             Command("x"),
-            f"{AT}.tiemout: is not an option of a command hook and has no effect",
+            f"{AT}.tiemout: is not an option of a hook of type command and has no effect",
         ),
     ],
 )
@@ -220,7 +228,7 @@ def test_a_hook_with_an_option_we_cannot_honour_still_runs(
 def test_one_bad_entry_does_not_take_the_others_with_it() -> None:
     config, problems = parse(pre(command("a"), 5, command("b", args=5), command("c")))
 
-    assert [hook.action.command for hook in config.hooks] == ["a", "c"]
+    assert [hook.action.label for hook in config.hooks] == ["a", "c"]
     assert len(problems) == 2
 
 
@@ -243,7 +251,7 @@ def test_an_option_on_the_group_is_reported() -> None:
 
     assert problems == (
         "settings.json: hooks.PreToolUse[0].onFailure: has no effect here; options of a hook "
-        "stand beside its command",
+        "stand beside its type",
     )
 
 
@@ -277,13 +285,30 @@ def test_hooks_that_differ_in_an_option_are_not_the_same() -> None:
     assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a", "a", "a"]
 
 
-def test_a_hook_with_a_condition_is_not_surely_meant() -> None:
-    config, _ = parse(pre(command("a", **{"if": "Bash(ls)"}), command("b")))
+def test_a_condition_that_cannot_be_read_is_reported_and_its_hook_stays() -> None:
+    raw = pre(command("a", **{"if": "Bash("}), command("b", **{"if": "Bash(ls)"}))
 
-    assert [matched.sure for matched in config.matching(Event.PRE_TOOL_USE, "Bash")] == [
-        False,
-        True,
-    ]
+    config, problems = parse_hooks(
+        [HookSource(raw, FILE)], lambda rule: "no end" if rule == "Bash(" else None
+    )
+
+    assert [hook.action.condition for hook in config.hooks] == ["Bash(", "Bash(ls)"]
+    assert problems == (
+        f'{AT}.if: "Bash(": no end; the hook runs whenever its matcher fits, and what it allows '
+        "does not count",
+    )
+
+
+def test_a_condition_on_an_event_that_is_not_about_one_call_keeps_its_hook_from_running() -> None:
+    config, problems = parse(
+        {"Elicitation": [{"hooks": [command("x", **{"if": "Bash(ls)"})]}]},
+    )
+
+    assert config == HookConfig()
+    assert problems == (
+        "settings.json: hooks.Elicitation[0].hooks[0].if: Elicitation is not about one call of a "
+        "tool; the hook does not run",
+    )
 
 
 def test_a_hook_is_sure_if_one_of_its_matchers_is() -> None:
@@ -316,4 +341,4 @@ def test_control_characters_of_a_file_do_not_reach_the_report() -> None:
 
 
 def _commands(config: HookConfig, event: Event, tool: str) -> list[str]:
-    return [matched.hook.action.command for matched in config.matching(event, tool)]
+    return [matched.hook.action.label for matched in config.matching(event, tool)]

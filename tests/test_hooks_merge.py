@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_dispatch.hooks.actions import Command
 from mcp_dispatch.hooks.config import Hook, Matched
-from mcp_dispatch.hooks.entries import Command
 from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.hooks.matcher import EveryTool
 from mcp_dispatch.hooks.merge import Spoken, afterword, heeded, review

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.hooks.output import Failure, HookAnswer, Printed, read_answer
+from mcp_dispatch.model.calls import NewOutput
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json
 
@@ -59,7 +60,11 @@ BLOCKED = HookAnswer(Effect.DENY, "oh\nno")
         ),
         (
             json.dumps({"async": True}),
-            HookAnswer(notes=("async is not supported yet; the hook was waited for",)),
+            HookAnswer(
+                notes=(
+                    'it said "async" too late, at its end: it was waited for and decides nothing',
+                )
+            ),
         ),
     ],
 )
@@ -79,10 +84,8 @@ def test_json_decides_before_a_call_on_every_exit_code_but_2(
         ({"continue": False, "stopReason": "s"}, HookAnswer(stopped="s")),
         ({"specific": {"additionalContext": "c"}}, HookAnswer(context="c")),
         ({"specific": {"permissionDecision": "deny"}}, NOTHING),
-        (
-            {"specific": {"updatedMCPToolOutput": None}},
-            HookAnswer(notes=("a replaced output is not supported yet; the tool's own stands",)),
-        ),
+        ({"specific": {"updatedMCPToolOutput": None}}, HookAnswer(output=NewOutput(None))),
+        ({"specific": {"updatedToolOutput": [1]}}, HookAnswer(output=NewOutput([1]))),
     ],
 )
 def test_json_decides_after_a_call(
@@ -213,13 +216,13 @@ def test_half_a_surrogate_pair_does_not_lose_a_deny() -> None:
     assert read_answer(PRE, Printed(0, stdout)) == HookAnswer(Effect.DENY, "file \ufffd \U0001f600")
 
 
-def test_a_text_is_cut_at_10000_characters() -> None:
+def test_a_reason_or_message_is_cut_at_10000_characters_and_a_context_kept_whole() -> None:
     cut = "x" * 10_000 + "\n... [1 characters truncated] ..."
     long = "x" * 10_001
 
     stdout = said(permissionDecision="ask", permissionDecisionReason=long, additionalContext=long)
 
-    assert read_answer(PRE, Printed(0, stdout)) == HookAnswer(Effect.ASK, cut, cut)
+    assert read_answer(PRE, Printed(0, stdout)) == HookAnswer(Effect.ASK, cut, long)
     assert read_answer(PRE, Printed(2, "", long)) == HookAnswer(Effect.DENY, cut)
     assert read_answer(PRE, Printed(0, json.dumps({"systemMessage": long}))).message == cut
 

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
-from mcp_dispatch.hooks.entries import Command
+from mcp_dispatch.hooks.actions import Command
 from mcp_dispatch.hooks.output import Failure, Printed
 from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.processes.child import Child
@@ -82,7 +82,7 @@ class CommandRunner:
                 stderr=PIPE,
             )
             try:
-                return await _converse(child, document, command.timeout)
+                return await _converse(child, document, command.seconds)
             finally:
                 await child.aclose(_GRACE)
         except CannotStart as error:

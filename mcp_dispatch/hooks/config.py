@@ -1,20 +1,26 @@
 """Which hooks there are: the `hooks` object of settings files, read and checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from mcp_dispatch.hooks.entries import Command, read_command
-from mcp_dispatch.hooks.events import NEVER_HERE, NOT_YET, Event
+from mcp_dispatch.hooks.actions import Action
+from mcp_dispatch.hooks.entries import read_action
+from mcp_dispatch.hooks.events import NEVER_HERE, NOT_YET, OF_ONE_CALL, WITHOUT_MATCHER, Event
 from mcp_dispatch.hooks.matcher import EveryTool, Fit, Matcher, Unreadable, read_matcher
 from mcp_dispatch.hooks.report import Report, value_shown
 from mcp_dispatch.model.decision import Origin
 from mcp_dispatch.model.json import Json, JsonObject
 
 _GROUP_KEYS: Final = frozenset({"matcher", "hooks"})
-_TYPES_NOT_YET: Final = frozenset({"http", "mcp_tool"})
-_TYPES_FOR_A_MODEL: Final = frozenset({"prompt", "agent"})
+
+Fault = Callable[[str], str | None]
+"""What is wrong with the rule in an `if`; None where it can be read."""
+
+
+def _no_fault(_: str) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,7 @@ class HookSource:
 class Hook:
     event: Event
     matcher: Matcher
-    action: Command
+    action: Action
     file: Path
 
     @property
@@ -51,21 +57,24 @@ class HookConfig:
 
     hooks: tuple[Hook, ...] = ()
 
-    def matching(self, event: Event, tool: str) -> tuple[Matched, ...]:
-        """The hooks to run for this tool; the same action named several times runs once."""
-        found: dict[Command, Matched] = {}
+    def matching(self, event: Event, about: str) -> tuple[Matched, ...]:
+        """The hooks to run for this tool, server or occasion, as far as matchers say; the same
+        action named several times runs once."""
+        found: dict[Action, Matched] = {}
         for hook in self.hooks:
-            fit = Fit.NO if hook.event is not event else hook.matcher.fits(tool)
+            fit = Fit.NO if hook.event is not event else hook.matcher.fits(about)
             if fit is Fit.NO:
                 continue
-            sure = fit is Fit.YES and hook.action.condition is None
+            sure = fit is Fit.YES
             known = found.get(hook.action)
             if known is None or (sure and not known.sure):
                 found[hook.action] = Matched(hook, sure)
         return tuple(found.values())
 
 
-def parse_hooks(sources: Sequence[HookSource]) -> tuple[HookConfig, tuple[str, ...]]:
+def parse_hooks(
+    sources: Sequence[HookSource], fault: Fault = _no_fault
+) -> tuple[HookConfig, tuple[str, ...]]:
     """The hooks of all files in the order given, and what was skipped or read differently.
 
     Only what cannot be run is skipped. A hook with one bad option runs without that option: a
@@ -75,11 +84,11 @@ def parse_hooks(sources: Sequence[HookSource]) -> tuple[HookConfig, tuple[str, .
     hooks: list[Hook] = []
     for source in sources:
         report = Report(str(source.file), "hooks", problems)
-        hooks.extend(_of_file(source, report))
+        hooks.extend(_of_file(source, fault, report))
     return HookConfig(tuple(hooks)), tuple(problems)
 
 
-def _of_file(source: HookSource, report: Report) -> Iterable[Hook]:
+def _of_file(source: HookSource, fault: Fault, report: Report) -> Iterable[Hook]:
     if not isinstance(source.raw, dict):
         report.expected("an object of events", source.raw)
         return
@@ -92,14 +101,14 @@ def _of_file(source: HookSource, report: Report) -> Iterable[Hook]:
             inner.expected('a list of {"matcher", "hooks"} objects', groups)
             continue
         for index, group in enumerate(groups):
-            yield from _of_group(event, group, source.file, inner.item(index))
+            yield from _of_group(event, group, source.file, fault, inner.item(index))
 
 
 def _event(name: str, report: Report) -> Event | None:
     for event in Event:
-        if event.value == name:
+        if event.value == name and event not in NOT_YET:
             return event
-    if name in NOT_YET:
+    if name in {event.value for event in NOT_YET}:
         report.say("is not supported yet; its hooks do not run")
     elif name in NEVER_HERE:
         report.say("never happens in a server of tools; its hooks do not run")
@@ -108,27 +117,34 @@ def _event(name: str, report: Report) -> Event | None:
     return None
 
 
-def _of_group(event: Event, group: Json, file: Path, report: Report) -> Iterable[Hook]:
+def _of_group(
+    event: Event, group: Json, file: Path, fault: Fault, report: Report
+) -> Iterable[Hook]:
     if not isinstance(group, dict):
         report.expected('an object with "hooks"', group)
         return
     for key in [key for key in group if key not in _GROUP_KEYS]:
-        report.at(key).say("has no effect here; options of a hook stand beside its command")
+        report.at(key).say("has no effect here; options of a hook stand beside its type")
     entries = group.get("hooks")
     if not isinstance(entries, list):
         report.at("hooks").expected("a list of hooks", entries)
         return
-    matcher = _matcher(group, report.at("matcher"))
+    matcher = _matcher(event, group, report.at("matcher"))
     for index, entry in enumerate(entries):
-        action = _action(entry, report.at("hooks").item(index))
-        if action is not None:
+        inner = report.at("hooks").item(index)
+        action = read_action(entry, inner)
+        if action is not None and _applicable(event, action, fault, inner.at("if")):
             yield Hook(event, matcher, action, file)
 
 
-def _matcher(group: JsonObject, report: Report) -> Matcher:
+def _matcher(event: Event, group: JsonObject, report: Report) -> Matcher:
     if "matcher" not in group:
         return EveryTool()
     text = group["matcher"]
+    if event in WITHOUT_MATCHER:
+        if text not in ("", "*"):
+            report.say(f"{event.value} has no matcher; it is ignored")
+        return EveryTool()
     matcher = read_matcher(text) if isinstance(text, str) else Unreadable()
     if isinstance(matcher, Unreadable):
         report.say(
@@ -138,21 +154,16 @@ def _matcher(group: JsonObject, report: Report) -> Matcher:
     return matcher
 
 
-def _action(entry: Json, report: Report) -> Command | None:
-    if not isinstance(entry, dict):
-        report.expected('an object with "type" and "command"', entry)
-        return None
-    kind = entry.get("type")
-    if kind == "command":
-        return read_command(entry, report)
-    if isinstance(kind, str) and (why := _unsupported(kind)):
-        report.at("type").say(f'"{kind}" {why}; the hook does not run')
-    else:
-        report.at("type").expected('"command"', kind)
-    return None
-
-
-def _unsupported(kind: str) -> Literal["is not supported yet", "needs a model", ""]:
-    if kind in _TYPES_NOT_YET:
-        return "is not supported yet"
-    return "needs a model" if kind in _TYPES_FOR_A_MODEL else ""
+def _applicable(event: Event, action: Action, fault: Fault, report: Report) -> bool:
+    """A rule says something about one call only; elsewhere its hook never runs."""
+    if action.condition is None:
+        return True
+    if event not in OF_ONE_CALL:
+        report.say(f"{event.value} is not about one call of a tool; the hook does not run")
+        return False
+    if why := fault(action.condition):
+        report.say(
+            f"{value_shown(action.condition)}: {why}; the hook runs whenever its matcher fits, "
+            "and what it allows does not count"
+        )
+    return True

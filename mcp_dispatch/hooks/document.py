@@ -1,13 +1,22 @@
 """What a hook is told on stdin: one JSON document, in Claude Code's words."""
 
 import json
+from collections.abc import Sequence
 
 from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.hooks.text import cut_in_the_middle
-from mcp_dispatch.model.calls import CheckedCall, Executed
+from mcp_dispatch.model.calls import BatchedCall, CheckedCall, Executed
 from mcp_dispatch.model.circumstances import Circumstances
-from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import ToolResult
+
+# Our name of a field, and the protocol's.
+_OF_QUESTION = {
+    "mode": "mode",
+    "url": "url",
+    "elicitation_id": "elicitationId",
+    "requested_schema": "requestedSchema",
+}
 
 
 class Untellable(Exception):
@@ -15,11 +24,11 @@ class Untellable(Exception):
 
 
 def before_document(checked: CheckedCall, circumstances: Circumstances) -> bytes:
-    return _encoded(_common(Event.PRE_TOOL_USE, checked, circumstances))
+    return _encoded(_of_call(Event.PRE_TOOL_USE, checked, circumstances))
 
 
 def after_document(event: Event, executed: Executed, circumstances: Circumstances) -> bytes:
-    document = _common(event, executed.permitted.reviewed.checked, circumstances)
+    document = _of_call(event, executed.permitted.reviewed.checked, circumstances)
     if event is Event.POST_TOOL_USE_FAILURE:
         document["error"] = _error(executed.result)
     else:
@@ -28,13 +37,67 @@ def after_document(event: Event, executed: Executed, circumstances: Circumstance
     return _encoded(document)
 
 
-def _common(event: Event, checked: CheckedCall, circumstances: Circumstances) -> JsonObject:
+def request_document(checked: CheckedCall, circumstances: Circumstances) -> bytes:
+    document = _of_call(Event.PERMISSION_REQUEST, checked, circumstances)
+    del document["tool_use_id"]
+    return _encoded(document)
+
+
+def denied_document(checked: CheckedCall, reason: str, circumstances: Circumstances) -> bytes:
+    document = _of_call(Event.PERMISSION_DENIED, checked, circumstances)
+    return _encoded({**document, "reason": reason})
+
+
+def batch_document(calls: Sequence[BatchedCall], circumstances: Circumstances) -> bytes:
+    told: list[Json] = [
+        {
+            "tool_name": call.tool,
+            "tool_input": call.arguments,
+            "tool_use_id": call.tool_use_id,
+            "tool_response": call.response,
+        }
+        for call in calls
+    ]
+    return _encoded({**_common(Event.POST_TOOL_BATCH, circumstances), "tool_calls": told})
+
+
+def session_document(event: Event, key: str, value: str, circumstances: Circumstances) -> bytes:
+    return _encoded({**_common(event, circumstances), key: value})
+
+
+def question_document(server: str, params: JsonObject, circumstances: Circumstances) -> bytes:
+    document = _common(Event.ELICITATION, circumstances)
+    asked: JsonObject = {"mcp_server_name": server, "message": params.get("message", "")}
+    return _encoded({**document, **asked, **_given(params, *_OF_QUESTION)})
+
+
+def reply_document(
+    server: str, params: JsonObject, answer: JsonObject, circumstances: Circumstances
+) -> bytes:
+    document = _common(Event.ELICITATION_RESULT, circumstances)
+    replied: JsonObject = {"mcp_server_name": server, "action": answer.get("action")}
+    if "content" in answer:
+        replied["content"] = answer["content"]
+    return _encoded({**document, **replied, **_given(params, "mode", "elicitation_id")})
+
+
+def _given(params: JsonObject, *fields: str) -> JsonObject:
+    return {field: params[_OF_QUESTION[field]] for field in fields if _OF_QUESTION[field] in params}
+
+
+def _common(event: Event, circumstances: Circumstances) -> JsonObject:
     return {
         "session_id": circumstances.session_id,
         "transcript_path": str(circumstances.transcript_path),
         "cwd": str(circumstances.cwd),
         "permission_mode": circumstances.permission_mode,
         "hook_event_name": event.value,
+    }
+
+
+def _of_call(event: Event, checked: CheckedCall, circumstances: Circumstances) -> JsonObject:
+    return {
+        **_common(event, circumstances),
         "tool_name": checked.tool.rule_name,
         "tool_input": checked.arguments,
         "tool_use_id": checked.call.tool_use_id,

@@ -1,36 +1,14 @@
-"""One hook as it is written in a settings file, and the command it stands for."""
+"""One hook as it is written in a settings file, and the action it stands for."""
 
-from dataclasses import dataclass
-from typing import Annotated, Final, Literal, cast
+import json
+from typing import Annotated, Final, Literal, TypedDict, TypeVar, cast
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from mcp_dispatch.hooks.actions import Action, Command, HttpPost, UpstreamCall
 from mcp_dispatch.hooks.report import Report, value_shown
-from mcp_dispatch.hooks.text import shown
 from mcp_dispatch.model.json import Json, JsonObject
-
-DEFAULT_SECONDS: Final = 600.0
-
-Shell = Literal["sh", "bash"]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A program to run. With `args` it is started directly, without them a shell reads it."""
-
-    command: str
-    args: tuple[str, ...] | None = None
-    shell: Shell = "sh"
-    timeout: float = DEFAULT_SECONDS
-    condition: str | None = None
-    """The rule in `if`. We cannot judge it yet, so the hook runs, and its allow does not count."""
-    background: bool = False
-    """`async`: nothing waits for its decision in Claude Code, so it has none here."""
-    block_on_failure: bool = False
-
-    @property
-    def label(self) -> str:
-        return shown(" ".join((self.command, *(self.args or ()))))
 
 
 def _startable(text: str) -> str:
@@ -39,20 +17,46 @@ def _startable(text: str) -> str:
     return text
 
 
+def _postable(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname or not url.isascii():
+        raise ValueError("not http")
+    if not url.isprintable() or " " in url or parts.port == 0:
+        raise ValueError("not a URL")
+    return url
+
+
 _Startable = Annotated[str, AfterValidator(_startable)]
+_Name = Annotated[str, Field(min_length=1)]
 
 
-class _CommandEntry(BaseModel):
+class _Entry(BaseModel):
     """Strict: a number is not taken for a text."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
+    timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    on_failure: Literal["continue", "block"] = Field(default="continue", alias="onFailure")
+    status_message: str = Field(default="", alias="statusMessage")
+
+
+class _CommandEntry(_Entry):
     command: Annotated[_Startable, Field(min_length=1)]
     args: list[_Startable] = []
     shell: Literal["bash"] = "bash"
-    timeout: float = Field(default=DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
     background: bool = Field(default=False, alias="async")
-    on_failure: Literal["continue", "block"] = Field(default="continue", alias="onFailure")
+
+
+class _HttpEntry(_Entry):
+    url: Annotated[str, AfterValidator(_postable)]
+    headers: dict[str, str] = {}
+    allowed_env_vars: list[str] = Field(default=[], alias="allowedEnvVars")
+
+
+class _UpstreamEntry(_Entry):
+    server: _Name
+    tool: _Name
+    input: dict[str, JsonValue] = {}
 
 
 _EXPECTED: Final = {
@@ -62,41 +66,91 @@ _EXPECTED: Final = {
     "timeout": "a number of seconds over 0",
     "async": "true or false",
     "onFailure": '"continue" or "block"',
+    "statusMessage": "a text",
+    "url": "an http or https URL",
+    "headers": "an object of texts",
+    "allowedEnvVars": "a list of names",
+    "server": "the name of a server",
+    "tool": "the name of a tool",
+    "input": "an object",
 }
-_OPTIONS: Final = frozenset({"timeout", "async", "onFailure"})
-_NO_EFFECT_YET: Final = frozenset({"statusMessage", "asyncRewake", "once"})
+_OPTIONS: Final = frozenset({"timeout", "async", "onFailure", "statusMessage", "allowedEnvVars"})
+_WITHOUT_EFFECT: Final = frozenset({"asyncRewake", "once"})
 _READ_ELSEWHERE: Final = frozenset({"type", "if"})
 
+_AnyEntry = TypeVar("_AnyEntry", _CommandEntry, _HttpEntry, _UpstreamEntry)
 
-def read_command(entry: JsonObject, report: Report) -> Command | None:
-    """The command, or None once it has been reported why it cannot be run."""
-    written = _validated(entry, report)
+
+class _Common(TypedDict):
+    timeout: float | None
+    condition: str | None
+    block_on_failure: bool
+    status: str
+
+
+def read_action(entry: Json, report: Report) -> Action | None:
+    """What the hook does, or None once it has been reported why it cannot be done."""
+    if not isinstance(entry, dict):
+        report.expected('an object with "type"', entry)
+        return None
+    match entry.get("type"):
+        case "command":
+            return _command(entry, report)
+        case "http":
+            return _http(entry, report)
+        case "mcp_tool":
+            return _upstream(entry, report)
+        case "prompt" | "agent" as kind:
+            report.at("type").say(f'"{kind}" needs a model; the hook does not run')
+        case kind:
+            report.at("type").expected('"command", "http" or "mcp_tool"', kind)
+    return None
+
+
+def _command(entry: JsonObject, report: Report) -> Command | None:
+    written = _validated(_CommandEntry, entry, report)
     if written is None:
         return None
-    _report_what_differs(entry, written, report)
     return Command(
         command=written.command,
         args=tuple(written.args) if "args" in entry else None,
         shell="bash" if "shell" in entry else "sh",
-        timeout=written.timeout,
-        condition=_condition(entry),
         background=written.background,
-        block_on_failure=written.on_failure == "block",
+        **_common(entry, written),
     )
 
 
-def _validated(entry: JsonObject, report: Report) -> _CommandEntry | None:
-    try:
-        return _CommandEntry.model_validate(entry)
-    except ValidationError as error:
-        wrong = {str(fault["loc"][0]): cast(Json, fault["input"]) for fault in error.errors()}
-    for key, value in wrong.items():
-        got = value_shown(None if key not in entry else value)
-        kept = "the default is used" if key in _OPTIONS else "the hook does not run"
-        report.at(key).say(f"expected {_EXPECTED[key]}, got {got}; {kept}")
-    if wrong.keys() - _OPTIONS:
+def _http(entry: JsonObject, report: Report) -> HttpPost | None:
+    written = _validated(_HttpEntry, entry, report)
+    if written is None:
         return None
-    return _CommandEntry.model_validate({key: entry[key] for key in entry.keys() - wrong.keys()})
+    return HttpPost(
+        url=written.url,
+        headers=tuple(written.headers.items()),
+        variables=tuple(written.allowed_env_vars),
+        **_common(entry, written),
+    )
+
+
+def _upstream(entry: JsonObject, report: Report) -> UpstreamCall | None:
+    written = _validated(_UpstreamEntry, entry, report)
+    if written is None:
+        return None
+    return UpstreamCall(
+        server=written.server,
+        tool=written.tool,
+        input=json.dumps(written.input, sort_keys=True),
+        **_common(entry, written),
+    )
+
+
+def _common(entry: JsonObject, written: _Entry) -> _Common:
+    return {
+        "timeout": written.timeout,
+        "condition": _condition(entry),
+        "block_on_failure": written.on_failure == "block",
+        "status": written.status_message,
+    }
 
 
 def _condition(entry: JsonObject) -> str | None:
@@ -106,18 +160,30 @@ def _condition(entry: JsonObject) -> str | None:
     return rule if isinstance(rule, str) else value_shown(rule)
 
 
-def _report_what_differs(entry: JsonObject, written: _CommandEntry, report: Report) -> None:
-    if "if" in entry:
-        report.at("if").say(
-            "is not supported yet; the hook runs whenever its matcher fits, and what it allows "
-            "does not count"
-        )
-    if written.background:
-        report.at("async").say(
-            "is not supported yet; the hook is waited for, and what it decides does not count"
-        )
+def _validated(model: type[_AnyEntry], entry: JsonObject, report: Report) -> _AnyEntry | None:
+    """With one bad option the hook runs without that option; else it does not run."""
+    wrong: dict[str, Json] = {}
+    try:
+        written = model.model_validate(entry)
+    except ValidationError as error:
+        wrong = {str(fault["loc"][0]): cast(Json, fault["input"]) for fault in error.errors()}
+        written = None
+    for key, value in wrong.items():
+        got = value_shown(None if key not in entry else value)
+        kept = "the default is used" if key in _OPTIONS else "the hook does not run"
+        report.at(key).say(f"expected {_EXPECTED[key]}, got {got}; {kept}")
+    if wrong.keys() - _OPTIONS:
+        return None
+    _report_the_unknown(model, entry, report)
+    good = {key: entry[key] for key in entry.keys() - wrong.keys()}
+    return written or model.model_validate(good)
+
+
+def _report_the_unknown(model: type[_Entry], entry: JsonObject, report: Report) -> None:
+    known = {field.alias or name for name, field in model.model_fields.items()}
     for key in entry:
-        if key in _NO_EFFECT_YET:
-            report.at(key).say("is not supported yet and has no effect")
-        elif key not in _EXPECTED and key not in _READ_ELSEWHERE:
-            report.at(key).say("is not an option of a command hook and has no effect")
+        if key in _WITHOUT_EFFECT:
+            report.at(key).say("has no effect in a server of tools")
+        elif key not in known and key not in _READ_ELSEWHERE:
+            kind = entry["type"]
+            report.at(key).say(f"is not an option of a hook of type {kind} and has no effect")

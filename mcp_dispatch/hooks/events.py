@@ -1,4 +1,4 @@
-"""The events a hook can wait for: those we fire, those we will, and those that never happen here."""
+"""The events a hook can wait for: those that happen here, and those that never do."""
 
 from enum import Enum
 from typing import Final
@@ -10,11 +10,34 @@ class Event(Enum):
     PRE_TOOL_USE = "PreToolUse"
     POST_TOOL_USE = "PostToolUse"
     POST_TOOL_USE_FAILURE = "PostToolUseFailure"
+    POST_TOOL_BATCH = "PostToolBatch"
+    PERMISSION_REQUEST = "PermissionRequest"
+    PERMISSION_DENIED = "PermissionDenied"
+    SESSION_START = "SessionStart"
+    SESSION_END = "SessionEnd"
+    ELICITATION = "Elicitation"
+    ELICITATION_RESULT = "ElicitationResult"
 
+
+OF_ONE_CALL: Final = frozenset(
+    {Event.PRE_TOOL_USE, Event.POST_TOOL_USE, Event.POST_TOOL_USE_FAILURE}
+    | {Event.PERMISSION_REQUEST, Event.PERMISSION_DENIED}
+)
+"""Only about these can a rule in `if` say anything."""
+
+BLOCKED_BY_EXIT_2: Final = frozenset(
+    {Event.PRE_TOOL_USE, Event.POST_TOOL_USE, Event.POST_TOOL_USE_FAILURE, Event.POST_TOOL_BATCH}
+    | {Event.ELICITATION, Event.ELICITATION_RESULT}
+)
+
+SAY_IN_PLAIN_TEXT: Final = frozenset({Event.SESSION_START})
+"""Where stdout that is no JSON is meant for the model."""
+
+WITHOUT_MATCHER: Final = frozenset({Event.POST_TOOL_BATCH})
 
 NOT_YET: Final = frozenset(
-    {"PostToolBatch", "PermissionRequest", "PermissionDenied", "SessionStart", "SessionEnd"}
-    | {"Elicitation", "ElicitationResult"}
+    {Event.POST_TOOL_BATCH, Event.PERMISSION_REQUEST, Event.PERMISSION_DENIED}
+    | {Event.SESSION_START, Event.SESSION_END}
 )
 
 # They belong to a client that talks to the model; a server of tools never sees them.
@@ -27,6 +50,6 @@ NEVER_HERE: Final = frozenset(
 )
 
 
-def hook_name(event: Event, tool: str) -> str:
+def hook_name(event: Event, about: str) -> str:
     """How a hook is named to the model and in the log: `PreToolUse:Bash`."""
-    return f"{event.value}:{tool}"
+    return f"{event.value}:{about}" if about else event.value

@@ -1,24 +1,71 @@
-"""The hooks of this server: told of a call before it is judged and after it has run."""
+"""The hooks of this server, one method for each thing they are told of."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import anyio
 
 from mcp_dispatch.hooks.command import CommandRunner
-from mcp_dispatch.hooks.config import Hook, HookConfig, Matched
-from mcp_dispatch.hooks.document import Untellable, after_document, before_document
+from mcp_dispatch.hooks.config import HookConfig, Matched
+from mcp_dispatch.hooks.document import (
+    Untellable,
+    after_document,
+    batch_document,
+    before_document,
+    denied_document,
+    question_document,
+    reply_document,
+    request_document,
+    session_document,
+)
+from mcp_dispatch.hooks.engine import Engine, Occasion
 from mcp_dispatch.hooks.events import Event, hook_name
-from mcp_dispatch.hooks.merge import Spoken, afterword, heeded, review
-from mcp_dispatch.hooks.output import Failure, HookAnswer, read_answer
-from mcp_dispatch.hooks.text import first_line, visible
-from mcp_dispatch.model.calls import Afterword, CheckedCall, Executed, Review
+from mcp_dispatch.hooks.http import HttpLimits, HttpRunner
+from mcp_dispatch.hooks.matcher import Fit
+from mcp_dispatch.hooks.merge import (
+    Spoken,
+    afterword,
+    batch_afterword,
+    may_retry,
+    reply_of_person,
+    reply_to_question,
+    review,
+    session_contexts,
+    verdict,
+)
+from mcp_dispatch.hooks.text import visible
+from mcp_dispatch.hooks.upstream import NoUpstreams, UpstreamRunner, Upstreams
+from mcp_dispatch.model.calls import Afterword, BatchedCall, CheckedCall, Executed, Review
 from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.decision import Effect, Tier, Vote
+from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.processes.children import Children
 
 logger = logging.getLogger(__name__)
+
+SESSION_END_SECONDS: Final = 1.5
+"""What all hooks of a session's end have together, unless one of them asks for more."""
+LONGEST_SESSION_END: Final = 60.0
+_SESSION_END_VARIABLE: Final = "CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS"
+
+Condition = Callable[[str, CheckedCall, Circumstances], Fit]
+"""Whether the rule in an `if` speaks of the call."""
+
+
+def _unsure(_: str, __: CheckedCall, ___: Circumstances) -> Fit:
+    return Fit.UNSURE
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What hooks may use of the rest of the server."""
+
+    upstreams: Upstreams = field(default_factory=NoUpstreams)
+    condition: Condition = _unsure
+    http: HttpLimits = field(default_factory=HttpLimits)
 
 
 class Hooks:
@@ -31,18 +78,32 @@ class Hooks:
         environ: Mapping[str, str],
         *,
         workspace: Path | None = None,
+        reach: Reach | None = None,
     ) -> None:
         self._config = config
-        self._commands = CommandRunner(children, environ, workspace)
+        self._environ = environ
+        self._reach = reach or Reach()
+        self._engine = Engine(
+            children,
+            CommandRunner(children, environ, workspace),
+            HttpRunner(environ, self._reach.http),
+            UpstreamRunner(self._reach.upstreams),
+        )
 
     @classmethod
     def none(cls) -> "Hooks":
         return cls(HookConfig(), Children(), {})
 
+    def waits_for(self, event: Event) -> bool:
+        """Whether any hook is there for the event."""
+        return any(hook.event is event for hook in self._config.hooks)
+
+    # -- around one call
+
     async def before(self, checked: CheckedCall, circumstances: Circumstances) -> Review:
         """PreToolUse. A call that hooks cannot be told of is denied: a guard would be blind."""
         tool = checked.tool.rule_name
-        matching = self._config.matching(Event.PRE_TOOL_USE, tool)
+        matching = self._meant(Event.PRE_TOOL_USE, checked, circumstances)
         if not matching:
             return Review()
         try:
@@ -50,64 +111,160 @@ class Hooks:
         except Untellable as error:
             origin = matching[0].hook.origin
             return Review(votes=(Vote(Tier.DENY, Effect.DENY, str(error), origin),))
-        return review(tool, await self._hear(tool, matching, document, circumstances))
+        occasion = Occasion(Event.PRE_TOOL_USE, tool, document, circumstances)
+        return review(tool, await self._engine.hear(matching, occasion))
 
     async def after(self, executed: Executed, circumstances: Circumstances) -> Afterword:
         """PostToolUse, or PostToolUseFailure where the result is an error."""
-        tool = executed.permitted.tool.rule_name
         failed = executed.result.is_error
         event = Event.POST_TOOL_USE_FAILURE if failed else Event.POST_TOOL_USE
-        matching = self._config.matching(event, tool)
+        checked = executed.permitted.reviewed.checked
+        spoken = await self._about_call(
+            event, checked, circumstances, lambda: after_document(event, executed, circumstances)
+        )
+        return afterword(checked.tool.rule_name, spoken)
+
+    async def requested(self, checked: CheckedCall, circumstances: Circumstances) -> Review:
+        """PermissionRequest: a question is about to be put. `Review()` where nobody answers it."""
+        spoken = await self._about_call(
+            Event.PERMISSION_REQUEST,
+            checked,
+            circumstances,
+            lambda: request_document(checked, circumstances),
+        )
+        return verdict(checked.tool.rule_name, spoken)
+
+    async def denied(self, checked: CheckedCall, reason: str, circumstances: Circumstances) -> bool:
+        """PermissionDenied. Whether a hook says that the call may be made again."""
+        spoken = await self._about_call(
+            Event.PERMISSION_DENIED,
+            checked,
+            circumstances,
+            lambda: denied_document(checked, reason, circumstances),
+        )
+        return may_retry(spoken)
+
+    async def batch_over(
+        self, calls: Sequence[BatchedCall], circumstances: Circumstances
+    ) -> Afterword:
+        """PostToolBatch: all calls of a batch have ended."""
+        spoken = await self._about(
+            Event.POST_TOOL_BATCH, "", circumstances, lambda: batch_document(calls, circumstances)
+        )
+        return batch_afterword(spoken)
+
+    # -- around a session
+
+    async def session_started(self, circumstances: Circumstances) -> tuple[str, ...]:
+        """SessionStart. What its hooks want the model to know."""
+        event, source = Event.SESSION_START, "startup"
+        spoken = await self._about(
+            event,
+            source,
+            circumstances,
+            lambda: session_document(event, "source", source, circumstances),
+        )
+        return session_contexts(source, spoken)
+
+    async def session_ended(self, circumstances: Circumstances) -> None:
+        """SessionEnd. Nothing comes after it, so its hooks have little time."""
+        event, reason = Event.SESSION_END, "other"
+        matching = self._config.matching(event, reason)
         if not matching:
-            return Afterword()
-        try:
-            document = after_document(event, executed, circumstances)
-        except Untellable as error:
-            logger.error("%s hooks do not run: %s", visible(hook_name(event, tool)), error)
-            return Afterword()
-        return afterword(tool, await self._hear(tool, matching, document, circumstances))
+            return
+        document = session_document(event, "reason", reason, circumstances)
+        with anyio.move_on_after(self._session_end_seconds(matching)):
+            await self._engine.hear(matching, Occasion(event, reason, document, circumstances))
 
-    async def _hear(
+    def _session_end_seconds(self, matching: Sequence[Matched]) -> float:
+        stated = self._environ.get(_SESSION_END_VARIABLE, "")
+        if stated.isascii() and stated.isdigit() and len(stated) < 9:
+            return min(int(stated) / 1000, LONGEST_SESSION_END)
+        asked = [each.hook.action.timeout for each in matching]
+        longest = max((seconds for seconds in asked if seconds is not None), default=0.0)
+        return min(max(SESSION_END_SECONDS, longest), LONGEST_SESSION_END)
+
+    # -- around a question of an upstream's
+
+    async def elicitation(
+        self, server: str, params: JsonObject, circumstances: Circumstances
+    ) -> JsonObject | None:
+        """Elicitation: `server` asks `params` (of `elicitation/create`). The answer of a hook,
+        `{"action": …, "content"?: …}`, which stands in place of asking; None to ask.
+
+        The content is as the hook wrote it: whether it fits the question is for the server to say.
+        """
+        spoken = await self._about(
+            Event.ELICITATION,
+            server,
+            circumstances,
+            lambda: question_document(server, params, circumstances),
+        )
+        return reply_to_question(spoken)
+
+    async def elicitation_result(
+        self, server: str, params: JsonObject, answer: JsonObject, circumstances: Circumstances
+    ) -> JsonObject:
+        """ElicitationResult: what the server is told where the client has answered `answer`."""
+        spoken = await self._about(
+            Event.ELICITATION_RESULT,
+            server,
+            circumstances,
+            lambda: reply_document(server, params, answer, circumstances),
+        )
+        return reply_of_person(answer, spoken)
+
+    # -- who is meant
+
+    async def _about_call(
         self,
-        tool: str,
-        matching: Sequence[Matched],
-        document: bytes,
+        event: Event,
+        checked: CheckedCall,
         circumstances: Circumstances,
+        document: Callable[[], bytes],
     ) -> list[Spoken]:
-        """Their answers in configuration order, whichever came first."""
-        spoken: dict[int, Spoken] = {}
+        matching = self._meant(event, checked, circumstances)
+        return await self._tell(event, checked.tool.rule_name, matching, circumstances, document)
 
-        async def listen(place: int, matched: Matched) -> None:
-            answer = await self._answer(tool, matched.hook, document, circumstances)
-            spoken[place] = heeded(matched, answer, tool)
-            _log(tool, spoken[place])
+    async def _about(
+        self, event: Event, about: str, circumstances: Circumstances, document: Callable[[], bytes]
+    ) -> list[Spoken]:
+        matching = self._config.matching(event, about)
+        return await self._tell(event, about, matching, circumstances, document)
 
-        async with anyio.create_task_group() as tasks:
-            for place, matched in enumerate(matching):
-                tasks.start_soon(listen, place, matched)
-        return [spoken[place] for place in range(len(matching))]
+    async def _tell(
+        self,
+        event: Event,
+        about: str,
+        matching: Sequence[Matched],
+        circumstances: Circumstances,
+        document: Callable[[], bytes],
+    ) -> list[Spoken]:
+        """What cannot be told is not: these events come where a call has been judged."""
+        if not matching:
+            return []
+        try:
+            occasion = Occasion(event, about, document(), circumstances)
+        except Untellable as error:
+            logger.error("%s hooks do not run: %s", visible(hook_name(event, about)), error)
+            return []
+        return await self._engine.hear(matching, occasion)
 
-    async def _answer(
-        self, tool: str, hook: Hook, document: bytes, circumstances: Circumstances
-    ) -> HookAnswer:
-        heard = await self._commands.run(hook.action, document, circumstances)
-        if isinstance(heard, Failure):
-            return HookAnswer(failure=heard)
-        if heard.stderr:
-            _say(logging.DEBUG, tool, hook, f"stderr: {first_line(heard.stderr)}")
-        return read_answer(hook.event, heard)
+    def _meant(
+        self, event: Event, checked: CheckedCall, circumstances: Circumstances
+    ) -> tuple[Matched, ...]:
+        """The hooks whose matcher fits and whose `if` speaks of the call, or may."""
+        matching = self._config.matching(event, checked.tool.rule_name)
+        judged = [self._under_condition(each, checked, circumstances) for each in matching]
+        return tuple(each for each in judged if each is not None)
 
-
-def _log(tool: str, spoken: Spoken) -> None:
-    answer = spoken.answer
-    if answer.failure is not None:
-        _say(logging.WARNING, tool, spoken.hook, f"hook error: {answer.failure.message}")
-    for note in answer.notes:
-        _say(logging.WARNING, tool, spoken.hook, note)
-    if answer.message:
-        _say(logging.INFO, tool, spoken.hook, f"says: {answer.message}")
-
-
-def _say(level: int, tool: str, hook: Hook, what: str) -> None:
-    name = hook_name(hook.event, tool)
-    logger.log(level, "%s [%s]: %s", visible(name), hook.action.label, visible(what))
+    def _under_condition(
+        self, matched: Matched, checked: CheckedCall, circumstances: Circumstances
+    ) -> Matched | None:
+        rule = matched.hook.action.condition
+        if rule is None:
+            return matched
+        fit = self._reach.condition(rule, checked, circumstances)
+        if fit is Fit.NO:
+            return None
+        return matched if fit is Fit.YES else replace(matched, sure=False)

@@ -9,6 +9,7 @@ from mcp_dispatch.hooks.events import hook_name
 from mcp_dispatch.hooks.output import HookAnswer
 from mcp_dispatch.model.calls import Afterword, Review, Rewrite
 from mcp_dispatch.model.decision import Effect, Tier, Vote
+from mcp_dispatch.model.json import JsonObject
 
 _TIERS: Final = {
     Effect.DENY: Tier.DENY,
@@ -30,22 +31,27 @@ class Spoken:
     answer: HookAnswer
 
 
-def heeded(matched: Matched, answer: HookAnswer, tool: str) -> Spoken:
+def heeded(matched: Matched, answer: HookAnswer, about: str) -> Spoken:
     """What of an answer counts, by what the configuration says of its hook."""
     hook = matched.hook
     if hook.action.background:
-        answer = replace(answer, effect=None, reason="", rewrite=None, stopped=None)
+        answer = HookAnswer(
+            context=answer.context,
+            message=answer.message,
+            failure=answer.failure,
+            notes=answer.notes,
+        )
     elif answer.failure and hook.action.block_on_failure:
-        answer = replace(answer, effect=Effect.DENY, reason=_failure_reason(hook, answer, tool))
+        answer = replace(answer, effect=Effect.DENY, reason=_failure_reason(hook, answer, about))
     elif answer.effect is Effect.ALLOW and not matched.sure:
         note = "it may not be meant for this call; what it allows does not count"
         answer = replace(answer, effect=None, reason="", notes=(*answer.notes, note))
     return Spoken(hook, answer)
 
 
-def _failure_reason(hook: Hook, answer: HookAnswer, tool: str) -> str:
+def _failure_reason(hook: Hook, answer: HookAnswer, about: str) -> str:
     how = "timed out" if answer.failure and answer.failure.timed_out else "failed"
-    name = hook_name(hook.event, tool)
+    name = hook_name(hook.event, about)
     return f'{name} hook error: [{hook.action.label}]: {how}; blocking because onFailure is "block"'
 
 
@@ -68,22 +74,81 @@ def afterword(tool: str, spoken: Sequence[Spoken]) -> Afterword:
         if each.answer.effect is Effect.DENY:
             contexts.append(_complaint(tool, each))
         contexts.extend(_contexts(tool, [each]))
-    return Afterword(tuple(contexts), _stopped(spoken))
+    outputs = [each.answer.output for each in spoken if each.answer.output is not None]
+    return Afterword(tuple(contexts), _stopped(spoken), outputs[-1] if outputs else None)
+
+
+def batch_afterword(spoken: Sequence[Spoken]) -> Afterword:
+    """PostToolBatch: a block stops what would come next, which only the client can do."""
+    stops = [each.answer.stopped for each in spoken if each.answer.stopped is not None]
+    blocks = [_reason(each) for each in spoken if each.answer.effect is Effect.DENY]
+    reasons = [*stops, *blocks]
+    return Afterword(tuple(_contexts("", spoken)), "; ".join(reasons) if reasons else None)
+
+
+def session_contexts(source: str, spoken: Sequence[Spoken]) -> tuple[str, ...]:
+    return tuple(_contexts(source, spoken))
+
+
+def verdict(tool: str, spoken: Sequence[Spoken]) -> Review:
+    """PermissionRequest. Only who allows may rewrite, and nothing is rewritten for a denial."""
+    allowing = [each for each in spoken if each.answer.effect is Effect.ALLOW]
+    votes = tuple(vote for each in spoken if (vote := _vote(each)) is not None)
+    denied = any(vote.effect is Effect.DENY for vote in votes)
+    return Review(
+        votes=votes,
+        contexts=tuple(_contexts(tool, spoken)),
+        rewrite=None if denied else _last_rewrite(allowing),
+        stopped=_stopped(spoken),
+    )
+
+
+def may_retry(spoken: Sequence[Spoken]) -> bool:
+    return any(each.answer.retry for each in spoken)
+
+
+def reply_to_question(spoken: Sequence[Spoken]) -> JsonObject | None:
+    """Elicitation. One no is a no; of several yeses the last in configuration order stands."""
+    replies = [_no(each) or each.answer.reply for each in spoken]
+    given = [reply for reply in replies if reply is not None]
+    refusing = [reply for reply in given if reply["action"] != "accept"]
+    return (refusing or given[-1:] or [None])[0]
+
+
+def reply_of_person(answer: JsonObject, spoken: Sequence[Spoken]) -> JsonObject:
+    """ElicitationResult. What a person refused stays refused, whatever a hook makes of it."""
+    changed = reply_to_question(spoken)
+    if changed is None or (changed["action"] == "accept" and answer.get("action") != "accept"):
+        return answer
+    return changed
+
+
+def _no(spoken: Spoken) -> JsonObject | None:
+    return {"action": "decline"} if spoken.answer.effect is Effect.DENY else None
 
 
 def _vote(spoken: Spoken) -> Vote | None:
     effect = spoken.answer.effect
     if effect is None:
         return None
-    reason = spoken.answer.reason or _WITHOUT_A_REASON[effect]
-    return Vote(_TIERS[effect], effect, reason, spoken.hook.origin)
+    return Vote(_TIERS[effect], effect, _reason(spoken), spoken.hook.origin)
 
 
-def _contexts(tool: str, spoken: Iterable[Spoken]) -> Iterable[str]:
-    for each in spoken:
-        if each.answer.context:
-            name = hook_name(each.hook.event, tool)
-            yield f"{name} hook additional context: {each.answer.context}"
+def _reason(spoken: Spoken) -> str:
+    effect = spoken.answer.effect
+    return spoken.answer.reason or ("" if effect is None else _WITHOUT_A_REASON[effect])
+
+
+def framed_context(about: str, spoken: Spoken) -> str:
+    """What the hook says to the model, and that it is a hook that says it."""
+    if not spoken.answer.context:
+        return ""
+    name = hook_name(spoken.hook.event, about)
+    return f"{name} hook additional context: {spoken.answer.context}"
+
+
+def _contexts(about: str, spoken: Iterable[Spoken]) -> Iterable[str]:
+    return filter(None, (framed_context(about, each) for each in spoken))
 
 
 def _last_rewrite(spoken: Sequence[Spoken]) -> Rewrite | None:
@@ -99,6 +164,5 @@ def _stopped(spoken: Sequence[Spoken]) -> str | None:
 
 
 def _complaint(tool: str, spoken: Spoken) -> str:
-    name = hook_name(spoken.hook.event, tool)
-    reason = spoken.answer.reason or _WITHOUT_A_REASON[Effect.DENY]
-    return f'{name} hook blocking error from command: "{spoken.hook.action.label}": {reason}'
+    name, label = hook_name(spoken.hook.event, tool), spoken.hook.action.label
+    return f'{name} hook blocking error from command: "{label}": {_reason(spoken)}'

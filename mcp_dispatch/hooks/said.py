@@ -35,12 +35,14 @@ class _Said(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, alias_generator=to_camel)
 
 
-class _Specific(_Said):
+class Specific(_Said):
+    """`hookSpecificOutput` of any event."""
+
     hook_event_name: str
     additional_context: str = ""
 
 
-class Before(_Specific):
+class Before(Specific):
     """`hookSpecificOutput` of PreToolUse."""
 
     permission_decision: _Optional[Literal["allow", "deny", "ask", "defer"]] = None
@@ -48,11 +50,40 @@ class Before(_Specific):
     updated_input: _Optional[dict[str, JsonValue]] = None
 
 
-class After(_Specific):
+class After(Specific):
     """`hookSpecificOutput` of PostToolUse and PostToolUseFailure."""
 
     updated_tool_output: JsonValue = None
     updated_mcp_tool_output: JsonValue = Field(default=None, alias="updatedMCPToolOutput")
+
+
+class Decided(_Said):
+    """`decision` of PermissionRequest."""
+
+    behavior: Literal["allow", "deny"]
+    updated_input: _Optional[dict[str, JsonValue]] = None
+    updated_permissions: _Optional[list[JsonValue]] = None
+    message: str = ""
+    interrupt: bool = False
+
+
+class Permission(Specific):
+    """`hookSpecificOutput` of PermissionRequest."""
+
+    decision: _Optional[Decided] = None
+
+
+class Denied(Specific):
+    """`hookSpecificOutput` of PermissionDenied."""
+
+    retry: bool = False
+
+
+class Elicited(Specific):
+    """`hookSpecificOutput` of Elicitation and ElicitationResult."""
+
+    action: _Optional[Literal["accept", "decline", "cancel"]] = None
+    content: _Optional[dict[str, JsonValue]] = None
 
 
 class Document(_Said):
@@ -65,46 +96,42 @@ class Document(_Said):
     decision: _Optional[Literal["approve", "block"]] = None
     reason: str = ""
     background: bool = Field(default=False, alias="async")
+    specific: _Optional[dict[str, JsonValue]] = Field(default=None, alias="hookSpecificOutput")
 
 
-class BeforeDocument(Document):
-    specific: _Optional[Before] = Field(default=None, alias="hookSpecificOutput")
-
-
-class AfterDocument(Document):
-    specific: _Optional[After] = Field(default=None, alias="hookSpecificOutput")
+_SHAPES: Final[dict[Event, type[Specific]]] = {
+    Event.PRE_TOOL_USE: Before,
+    Event.POST_TOOL_USE: After,
+    Event.POST_TOOL_USE_FAILURE: After,
+    Event.PERMISSION_REQUEST: Permission,
+    Event.PERMISSION_DENIED: Denied,
+    Event.ELICITATION: Elicited,
+    Event.ELICITATION_RESULT: Elicited,
+}
 
 
 def looks_like_json(stdout: str) -> bool:
     return _trimmed(stdout).startswith("{")
 
 
-def read_before(stdout: str) -> BeforeDocument:
-    return _checked(BeforeDocument, stdout, Event.PRE_TOOL_USE)
-
-
-def read_after(stdout: str, event: Event) -> AfterDocument:
-    return _checked(AfterDocument, stdout, event)
-
-
-_AnyDocument = TypeVar("_AnyDocument", BeforeDocument, AfterDocument)
-
-
-def _checked(model: type[_AnyDocument], stdout: str, event: Event) -> _AnyDocument:
+def read_document(event: Event, stdout: str) -> tuple[Document, Specific | None]:
+    """The answer to this event, and what of it is for this event only. Raises `NotAnAnswer`."""
     try:
-        document = model.model_validate(_decoded(_trimmed(stdout)))
+        document = Document.model_validate(_decoded(_trimmed(stdout)))
+        if document.specific is None:
+            return document, None
+        specific = _SHAPES.get(event, Specific).model_validate(document.specific)
     except ValidationError as error:
         raise NotAnAnswer(f"stdout is not a hook's answer: {_faults(error)}") from error
     except (ValueError, RecursionError) as error:
         raise NotAnAnswer(f"stdout is not one JSON document: {error}") from error
-    specific = document.specific
-    if specific is not None and specific.hook_event_name != event.value:
+    if specific.hook_event_name != event.value:
         got = shown(specific.hook_event_name)
         raise NotAnAnswer(
             "stdout is not a hook's answer: hookSpecificOutput.hookEventName: "
             f'expected "{event.value}", got "{got}"'
         )
-    return document
+    return document, specific
 
 
 def _faults(error: ValidationError) -> str:

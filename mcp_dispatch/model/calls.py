@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcp_dispatch.model.decision import Decision, Vote
-from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
 
@@ -34,11 +34,19 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
+class NewOutput:
+    """What a hook wants in place of a tool's result."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Afterword:
     """What PostToolUse or PostToolUseFailure hooks said, all together."""
 
     contexts: tuple[str, ...] = ()
     stopped: str | None = None
+    output: NewOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +155,16 @@ class Completed:
     executed: Executed
     wire: JsonObject
     kept: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedCall:
+    """A finished call as hooks of its batch are told of it; `response` is what the model reads."""
+
+    tool: str
+    arguments: JsonObject
+    tool_use_id: str
+    response: str
 
 
 Outcome = Completed | Refusal | Suspended | ProtocolError | Cancelled
