@@ -486,3 +486,60 @@ async def test_the_live_parts_can_be_replaced_between_calls(tmp_path: Path) -> N
         await line.call("T")
 
     assert (len(first.calls), len(second.calls)) == (1, 1)
+
+
+def replaces(event: str, value: Json) -> str:
+    """A hook command that wants this in place of the result."""
+    output = {"hookEventName": event, "updatedToolOutput": value}
+    return f"printf '%s' '{json.dumps({'hookSpecificOutput': output})}'"
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [
+        ("short", {"content": [{"type": "text", "text": "short"}]}),
+        ([{"type": "text", "text": "a"}], {"content": [{"type": "text", "text": "a"}]}),
+        (
+            {"content": [{"type": "text", "text": "b"}], "isError": True},
+            {"content": [{"type": "text", "text": "b"}], "isError": True},
+        ),
+        ({"n": 1}, {"content": [{"type": "text", "text": '{"n": 1}'}]}),
+        ([{"type": "text"}], {"content": [{"type": "text", "text": '[{"type": "text"}]'}]}),
+    ],
+)
+async def test_a_hook_replaces_the_result_of_an_upstream_before_it_is_measured(
+    tmp_path: Path, value: Json, wire: JsonObject
+) -> None:
+    async def much(_: JsonObject, __: CallContext) -> ToolResult:
+        return ToolResult({"content": [], "structuredContent": {"secret": "x" * 9_000}})
+
+    tool = RecordingTool("t", server="s", rule="mcp__s__t", body=much, result_limit=5_000)
+    settings = {
+        "permissions": {"allow": ["mcp__s__t"]},
+        "hooks": hooks_for("PostToolUse", replaces("PostToolUse", value)),
+    }
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(settings).call("t")
+
+    assert isinstance(outcome, Completed)
+    assert outcome.wire == wire
+    assert outcome.kept is None
+
+
+async def test_a_hook_replaces_neither_a_built_ins_result_nor_a_failure(tmp_path: Path) -> None:
+    async def fails(_: JsonObject, __: CallContext) -> ToolResult:
+        return error_result("oh no")
+
+    own = RecordingTool("T")
+    failing = RecordingTool("t", server="s", rule="mcp__s__t", body=fails)
+    settings = {
+        "permissions": {"allow": ["mcp__s__t", "T"]},
+        "hooks": {
+            **hooks_for("PostToolUse", replaces("PostToolUse", "x")),
+            **hooks_for("PostToolUseFailure", replaces("PostToolUseFailure", "x")),
+        },
+    }
+    async with a_line(tmp_path, own, failing) as line:
+        line.use(settings)
+        assert texts(await line.call("T")) == ["done"]
+        assert texts(await line.call("t")) == ["oh no"]

@@ -122,7 +122,7 @@ class Hooks:
         spoken = await self._about_call(
             event, checked, circumstances, lambda: after_document(event, executed, circumstances)
         )
-        return afterword(checked.tool.rule_name, spoken)
+        return _replacing_only_upstreams(afterword(checked.tool.rule_name, spoken), executed)
 
     async def requested(self, checked: CheckedCall, circumstances: Circumstances) -> Review:
         """PermissionRequest: a question is about to be put. `Review()` where nobody answers it."""
@@ -268,3 +268,14 @@ class Hooks:
         if fit is Fit.NO:
             return None
         return matched if fit is Fit.YES else replace(matched, sure=False)
+
+
+def _replacing_only_upstreams(said: Afterword, executed: Executed) -> Afterword:
+    tool = executed.permitted.tool
+    if said.output is None or (tool.server is not None and not executed.result.is_error):
+        return said
+    why = (
+        "a failure stays what it is" if tool.server else "a built-in's output can only be added to"
+    )
+    logger.warning("%s: updatedToolOutput has no effect: %s", visible(tool.rule_name), why)
+    return replace(said, output=None)

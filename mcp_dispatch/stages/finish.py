@@ -5,6 +5,7 @@ from functools import partial
 from anyio import to_thread
 
 from mcp_dispatch.hooks.hooks import Hooks
+from mcp_dispatch.hooks.replacing import with_output
 from mcp_dispatch.model.calls import Afterword, Completed, Executed
 from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.json import Json, JsonObject
@@ -23,10 +24,15 @@ async def finish(
     scope: Scope,
     circumstances: Circumstances,
 ) -> Completed:
+    # Hooks may replace what an upstream answered; to what a built-in delivers they only add.
+    foreign = executed.permitted.tool.server is not None
+    afterword = await hooks.after(executed, circumstances) if foreign else Afterword()
+    executed = with_output(executed, afterword.output)
     fitted = await _fitted(executed, results)
     for path in fitted.files:
         scope.deliver(path)
-    afterword = await hooks.after(executed, circumstances)
+    if not foreign:
+        afterword = await hooks.after(executed, circumstances)
     return Completed(executed, _annotated(fitted.wire, executed, afterword), fitted.kept)
 
 

@@ -1,0 +1,64 @@
+"""What a PostToolUse hook puts in the place of an upstream's result."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from mcp_dispatch.model.calls import Executed, NewOutput
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.tools import ToolResult
+
+# Of each kind of content, the field without which a client refuses the whole result.
+_NEEDED: Final = {
+    "text": "text",
+    "image": "data",
+    "audio": "data",
+    "resource": "resource",
+    "resource_link": "uri",
+}
+
+
+def with_output(executed: Executed, output: NewOutput | None) -> Executed:
+    """The call with the hook's output as its result; nothing of the tool's own is left in it."""
+    if output is None:
+        return executed
+    advertised = "outputSchema" in executed.permitted.tool.definition
+    wire = _wire(output.value, advertised)
+    if advertised and "structuredContent" not in wire:
+        # A client refuses a result without it, unless it is an error.
+        wire = {**wire, "isError": True}
+    result = ToolResult(wire, output.value, executed.result.changes)
+    return replace(executed, result=result)
+
+
+def _wire(value: Json, advertised: bool) -> JsonObject:
+    """A whole result, a list of content, a text; anything else is shown as JSON."""
+    if isinstance(value, dict) and _is_content(value.get("content")):
+        return value
+    if isinstance(value, list) and value and _is_content(value):
+        return {"content": value}
+    if isinstance(value, str):
+        return {"content": [_text(value)]}
+    shown: JsonObject = {"content": [_text(json.dumps(value, ensure_ascii=False))]}
+    return (
+        {**shown, "structuredContent": value} if advertised and isinstance(value, dict) else shown
+    )
+
+
+def _is_content(value: Json) -> bool:
+    return isinstance(value, list) and all(map(_is_block, value))
+
+
+def _is_block(value: Json) -> bool:
+    if not isinstance(value, dict):
+        return False
+    kind = value.get("type")
+    needed = _NEEDED.get(kind) if isinstance(kind, str) else None
+    if needed is None:
+        return False
+    expected = dict if needed == "resource" else str
+    return isinstance(value.get(needed), expected)
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
