@@ -16,6 +16,7 @@ from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.policy.advice import BUILT_INS
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool, assemble
 from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
@@ -37,17 +38,15 @@ from mcp_dispatch.tools.background import BackgroundTasks
 from mcp_dispatch.tools.offered import BuiltIns, unknown_names
 from mcp_dispatch.tools.task_stop import OLD_NAMES
 from mcp_dispatch.upstream.catalogue import Catalogue
+from mcp_dispatch.upstream.choice import Chosen, ServerFiles, choose_servers
 from mcp_dispatch.upstream.collection import Upstreams
-from mcp_dispatch.upstream.config import load_servers
+from mcp_dispatch.upstream.server import ServerConfig
 from mcp_dispatch.upstream.tool import Expose
 from mcp_dispatch.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-FIRST_LIST_SECONDS = 10.0
-"""How long the first `tools/list` waits for servers, all of them together."""
-
-_SUPPORTED = frozenset({"hooks", "env"})
+_SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 _READ_ONCE = ("naming", "concurrency", "approvals", "http")
 
 
@@ -73,17 +72,18 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
     chosen = Workspace.choose(options.workspace, (), Path.cwd())
     settings = files.read(chosen.root)
     _mention_claude(options, chosen.root)
-    servers, problems = load_servers(options.mcp_config, options.environ)
-    _report(problems)
+    server_files = ServerFiles(options.mcp_config)
+    environ = {**options.environ, **settings.environment}
+    chosen_servers = choose_servers(server_files.read()[0], settings, chosen.root, environ)
     results, journal = ResultStore(state.results), Journal(state.journal)
     results.remove_abandoned()
     children = Children()
-    upstreams = Upstreams(servers, children, state.path, options.environ, cwd=chosen.root)
+    upstreams = Upstreams(chosen_servers.servers, children, state.path, environ, cwd=chosen.root)
     tasks = BackgroundTasks(children, state.path / "tasks")
     tasks.remove_old()
     async with children:
         app = App(
-            *(options, files, settings, chosen, state),
+            *(options, files, server_files, settings, chosen_servers, chosen, state),
             *(children, upstreams, results, journal, tasks),
         )
         children.beside(app.follow_settings)
@@ -101,7 +101,9 @@ class App:
         self,
         options: Options,
         files: SettingsFiles,
+        server_files: ServerFiles,
         settings: Settings,
+        servers: Chosen,
         chosen: Workspace,
         state: StateDirectory,
         children: Children,
@@ -112,7 +114,9 @@ class App:
     ) -> None:
         self._options = options
         self._files = files
+        self._server_files = server_files
         self._settings = settings
+        self._servers = servers
         self._chosen = chosen
         self._workspace = _with_directories(chosen, settings)
         self._said: frozenset[str] = frozenset()
@@ -154,7 +158,10 @@ class App:
 
     async def follow_settings(self) -> None:
         """Reads the settings again whenever one of their files changes, for ever."""
-        await Watch(lambda: self._files.watched(self._chosen.root)).run(self.reload)
+        await Watch(self._watched).run(self.reload)
+
+    def _watched(self) -> Sequence[Path]:
+        return (*self._files.watched(self._chosen.root), *self._server_files.paths)
 
     def reload(self) -> None:
         """Reads the settings again. What follows from them takes its place in one step: a call in
@@ -182,13 +189,17 @@ class App:
 
     async def definitions(self) -> list[JsonObject]:
         """The `tools/list` entries: what a bare deny removes is not listed."""
-        await self._upstreams.settled(FIRST_LIST_SECONDS)
+        await self._upstreams.settled(self._first_list_seconds)
         return [tool.definition for tool in self._listed()]
 
     async def expect(self, name: str) -> None:
         """A name that nobody has yet may belong to a server that is still starting."""
         if self._live.pool.find(name) is None:
-            await self._upstreams.settled(FIRST_LIST_SECONDS)
+            await self._upstreams.settled(self._first_list_seconds)
+
+    @property
+    def _first_list_seconds(self) -> float:
+        return self._settings.dispatch.upstreams.first_list_seconds
 
     def _upstreams_changed(self) -> None:
         self._live = replace(self._live, pool=self._pool())
@@ -206,13 +217,18 @@ class App:
         """Whether anything is different now. What cannot be read leaves everything as it was."""
         try:
             settings = self._files.read(chosen.root)
+            server_files, broken = self._server_files.read()
         except ConfigError as error:
             logger.error("%s; the settings stay as they were", error)
             return False
-        if (settings, chosen) == (self._settings, self._chosen):
+        environ = {**self._options.environ, **settings.environment}
+        servers = choose_servers(server_files, settings, chosen.root, environ)
+        servers = replace(servers, problems=(*servers.problems, *broken))
+        if (settings, servers, chosen) == (self._settings, self._servers, self._chosen):
             return False
         before = [tool.name for tool in self._listed()]
-        self._settings, self._chosen = settings, chosen
+        self._settings, self._servers, self._chosen = settings, servers, chosen
+        self._upstreams.use(servers.servers, environ, chosen.root)
         self._workspace = _with_directories(chosen, settings)
         self._live = self._make_live()
         if [tool.name for tool in self._listed()] != before:
@@ -232,7 +248,8 @@ class App:
             [HookSource(each.value, each.file) for each in settings.hooks]
         )
         missed = policy.problems_with([server.name for server in self._upstreams.servers])
-        self._say([*settings.problems, *policy.problems, *missed, *of_hooks, *self._too_late()])
+        of_files = [*settings.problems, *self._servers.problems]
+        self._say([*of_files, *policy.problems, *missed, *of_hooks, *self._too_late()])
         hooks = Hooks(config, self._children, self._environ, workspace=self._workspace.root)
         return Live(self._pool(), hooks, policy)
 
@@ -303,8 +320,12 @@ def _with_directories(chosen: Workspace, settings: Settings) -> Workspace:
 
 def _exposed_under(settings: Settings) -> Expose:
     style = settings.dispatch.naming
-    naming = Naming(NamingStyle(style.style), style.max_length)
-    return lambda server, tool: exposed_name(server, tool, naming)
+    naming = Naming(NamingStyle(style.style), style.max_length, BUILT_INS)
+
+    def expose(server: ServerConfig, tool: str) -> str:
+        return exposed_name(server.name, tool, naming, server.prefix)
+
+    return expose
 
 
 def _report(problems: Iterable[object]) -> None:

@@ -174,9 +174,9 @@ def test_what_would_stop_the_start_is_an_error_with_the_same_words(home: Home):
 
     assert checkup.settings is None
     assert errors(checkup) == [
-        f"{home.root / 'no.json'}: cannot be read: No such file or directory",
         f"{managed}: not JSON: Expecting property name enclosed in double quotes at line 1, "
         "column 2",
+        f"{home.root / 'no.json'}: cannot be read: No such file or directory",
     ]
 
 

@@ -42,6 +42,10 @@ def test_every_supported_key_arrives(tmp_path: Path) -> None:
         "inheritEnv": ["SSH_AUTH_SOCK"],
         "sharing": "shared",
         "tools": tools,
+        "prefix": "f",
+        "alwaysLoad": True,
+        "maxConcurrency": 2,
+        "lazy": True,
         "disabled": True,
     }
 
@@ -55,6 +59,10 @@ def test_every_supported_key_arrives(tmp_path: Path) -> None:
             timeout=2.5,
             sharing="shared",
             tools=ToolChoice(("a*",), ("ab",), {"ac": "z"}),
+            prefix="f",
+            always_load=True,
+            max_concurrency=2,
+            lazy=True,
             disabled=True,
         ),
     )
@@ -169,6 +177,16 @@ def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
             "expected true or a list of variable names, got a text; the server is left out",
         ),
         (
+            {"command": "c", "prefix": "a b"},
+            ".prefix",
+            "expected at most 32 letters, digits, '-' and '_', got 'a b'; the server is left out",
+        ),
+        (
+            {"command": "c", "maxConcurrency": 0},
+            ".maxConcurrency",
+            "expected a whole number over 0, got 0; the server is left out",
+        ),
+        (
             {"command": "c", "tools": {"only": []}},
             ".tools.only",
             'is not one of "include", "exclude" and "rename"; the server is left out',
@@ -194,9 +212,8 @@ def test_what_is_wrong_is_said_with_key_and_expectation(
 @pytest.mark.parametrize(
     ("extra", "key", "message"),
     [
-        ({"prefix": "n"}, "prefix", "is not supported yet and has no effect"),
+        ({"restart": True}, "restart", "is not supported yet and has no effect"),
         ({"cwd": "/"}, "cwd", "is not a key of a stdio server and has no effect"),
-        ({"sharing": "server"}, "sharing", '"server" is not supported yet: taken as "exclusive"'),
         (
             {"timeout": 10},
             "timeout",

@@ -19,8 +19,8 @@ from mcp_dispatch.model.tools import (
     error_result,
 )
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.config import ToolChoice
 from mcp_dispatch.upstream.opening import Place
+from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
 from mcp_dispatch.upstream.supervisor import Supervisor, Timing
 from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, upstream_tools
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
@@ -42,8 +42,8 @@ def context(**more: Any) -> CallContext:
     return CallContext("call-1", NoScope(), **more)
 
 
-def expose(server: str, tool: str) -> str:
-    return f"{server}__{tool}"
+def expose(server: ServerConfig, tool: str) -> str:
+    return f"{server.name}__{tool}"
 
 
 def offering(server: Supervisor, *tools: JsonObject) -> dict[str, UpstreamTool]:
@@ -187,7 +187,7 @@ def idle(tmp_path: Path, **more: Any) -> Supervisor:
         ({}, {"readOnlyHint": 1}, Sharing.EXCLUSIVE),
         ({}, None, Sharing.EXCLUSIVE),
         ({}, {}, Sharing.EXCLUSIVE),
-        ({"sharing": "server"}, {}, Sharing.EXCLUSIVE),
+        ({"sharing": "server"}, {}, Sharing.SHARED),
         ({"sharing": "shared"}, {}, Sharing.SHARED),
     ],
 )

@@ -23,10 +23,10 @@ from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.problems import Problem, Severity
 from mcp_dispatch.tools.files import CannotUse
 from mcp_dispatch.tools.ripgrep_binary import find_ripgrep
-from mcp_dispatch.upstream.config import load_servers
+from mcp_dispatch.upstream.choice import ServerFile, ServerFiles, choose_servers
 from mcp_dispatch.workspace import Workspace
 
-_SUPPORTED = frozenset({"hooks", "env"})
+_SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,14 @@ def examine(wanted: Wanted) -> Checkup:
     )
     own = (_state_dir(wanted), sources.config_dir)
     programs = _programs(wanted.environ)
-    findings = [*_of_programs(programs), *_of_directories(*own), *_of_servers(wanted)]
+    findings = [*_of_programs(programs), *_of_directories(*own)]
     workspace, settings = Workspace(None), None
     try:
         workspace = Workspace.choose(wanted.workspace, (), Path.cwd())
         settings = SettingsFiles(sources, supported=_SUPPORTED).read(workspace.root)
     except StartError as error:
         findings.append(_error(error))
+    findings += _of_servers(wanted, settings or Settings(), workspace)
     mode = wanted.permission_mode or PermissionMode.DEFAULT
     if settings is not None:
         mode = settings.mode_with(wanted.permission_mode)
@@ -161,14 +162,16 @@ def _of_place(path: Path, name: str, *, secret: bool = False) -> Iterator[Findin
         yield _warning(f"{name} {path}: others can read it; the server will close it")
 
 
-def _of_servers(wanted: Wanted) -> Iterator[Finding]:
-    for file in wanted.mcp_config:
+def _of_servers(wanted: Wanted, settings: Settings, workspace: Workspace) -> Iterator[Finding]:
+    environ = {**wanted.environ, **settings.environment}
+    files: list[ServerFile] = []
+    for path in wanted.mcp_config:
         try:
-            _, problems = load_servers([file], wanted.environ)
+            files.extend(ServerFiles([path]).read()[0])
         except StartError as error:
             yield _error(error)
-            continue
-        yield from map(_warning, problems)
+    chosen = choose_servers(files, settings, workspace.root, environ)
+    yield from map(_warning, chosen.problems)
 
 
 def _of_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:

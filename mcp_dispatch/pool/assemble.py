@@ -53,13 +53,21 @@ def assemble(
     old_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Pool:
     """`upstream` comes in the order in which servers are configured: of two equal names the
-    earlier wins, and a built-in wins over both. The result does not depend on who came up first."""
+    earlier wins, and a built-in wins over both. The result does not depend on who came up first.
+
+    A rule name belongs to its tool: another tool that is listed under it would get its calls.
+    """
     winners: dict[str, Tool] = {tool.name: tool for tool in built_ins}
     own = sorted(winners.values(), key=_name)
+    every = list(upstream)
+    owners: dict[str, Tool] = {}
+    for tool in every:
+        owners.setdefault(tool.rule_name, tool)
     shadowed: list[Shadowed] = []
     theirs: list[Tool] = []
-    for tool in upstream:
-        winner = winners.setdefault(tool.name, tool)
+    for tool in every:
+        owner = owners.get(tool.name, tool)
+        winner = owner if owner is not tool else winners.setdefault(tool.name, tool)
         if winner is tool:
             theirs.append(tool)
         else:

@@ -18,22 +18,47 @@ class NamingStyle(Enum):
     BARE = "bare"
 
 
+# What every object of a JavaScript client already has: a table of tools there must not meet them.
+_SPECIAL = frozenset(
+    {
+        *("constructor", "prototype", "__proto__", "hasOwnProperty", "isPrototypeOf"),
+        *("propertyIsEnumerable", "toLocaleString", "toString", "valueOf"),
+        *("__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Naming:
+    """`reserved` are names that no upstream tool gets, whether somebody has them now or not."""
+
     style: NamingStyle = NamingStyle.SERVER
     max_length: int = DEFAULT_MAX_LENGTH
+    reserved: frozenset[str] = frozenset()
 
 
-def exposed_name(server: str, tool: str, naming: Naming) -> str:
-    """The name under which an upstream tool is listed."""
-    match naming.style:
+def exposed_name(server: str, tool: str, naming: Naming, prefix: str | None = None) -> str:
+    """The name under which an upstream tool is listed.
+
+    A server's `prefix` stands for its name, and an empty one for none. A name that belongs to
+    somebody else falls back to the one with the server in it.
+    """
+    name = fitting(_full(server, tool, naming.style, prefix), naming.max_length)
+    if name in _SPECIAL or name in naming.reserved:
+        return fitting(f"{server}__{tool}", naming.max_length)
+    return name
+
+
+def _full(server: str, tool: str, style: NamingStyle, prefix: str | None) -> str:
+    if prefix is not None:
+        return f"{prefix}__{tool}" if prefix else tool
+    match style:
         case NamingStyle.SERVER:
-            full = f"{server}__{tool}"
+            return f"{server}__{tool}"
         case NamingStyle.CANONICAL:
-            full = f"mcp__{server}__{tool}"
+            return f"mcp__{server}__{tool}"
         case NamingStyle.BARE:
-            full = tool
-    return fitting(full, naming.max_length)
+            return tool
 
 
 def fitting(name: str, max_length: int) -> str:

@@ -21,6 +21,8 @@ TIGHTENING: JsonObject = {
 _DISPATCH = frozenset(
     {"naming", "tools", "toolSearch", "concurrency", "approvals", "results", "ruleTests"}
 )
+# Lists of servers that do not run: an entry of any file counts.
+_CLOSING_LISTS = ("disabledMcpjsonServers", "deniedMcpServers")
 _MODES = frozenset({"default", "manual", "acceptEdits", "plan", "dontAsk"})
 
 Steps = tuple[str | int, ...]
@@ -81,6 +83,7 @@ def gated(file: LayerFile, granted: Container[Entry]) -> LayerFile:
     permissions = _object(file.values, "permissions")
     closing = {key: on for key, on in TIGHTENING.items() if permissions.get(key) == on}
     values: JsonObject = {"permissions": closing}
+    values |= {key: file.values[key] for key in _CLOSING_LISTS if key in file.values}
     for steps, entry in _settings(file):
         if entry in granted and _reason(steps, entry) is None:
             _put(values, steps, entry.value)
@@ -109,6 +112,9 @@ def _guards(file: LayerFile, asked: Sequence[tuple[Steps, Entry]]) -> Iterator[E
     for key, on in TIGHTENING.items():
         if permissions.get(key) == on:
             yield Entry.of(file.layer.path, f"permissions.{key}", on)
+    for key in _CLOSING_LISTS:
+        for value in cast("list[Json]", file.values.get(key, [])):
+            yield Entry.of(file.layer.path, key, value)
     yield from (entry for steps, entry in asked if steps[0] == "hooks")
 
 

@@ -42,6 +42,10 @@ _IN_WORKSPACE = frozenset(
 )
 
 
+def of_workspace(kind: LayerKind) -> bool:
+    return kind in _IN_WORKSPACE
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One file. `anchor` is what a path rule `/p` of it starts from, where that is not its folder.
@@ -57,7 +61,7 @@ class Layer:
     @property
     def of_workspace(self) -> bool:
         """Whether it comes with the workspace: what it asks for needs trust."""
-        return self.kind in _IN_WORKSPACE
+        return of_workspace(self.kind)
 
     @property
     def start(self) -> Path:

@@ -14,7 +14,7 @@ from mcp_dispatch.settings.file import Shelf, Text, read_text
 from mcp_dispatch.settings.grants import Refusal, gated, survey
 from mcp_dispatch.settings.hook_scripts import scripts_named_by
 from mcp_dispatch.settings.layers import Layer, LayerKind, ordered, user_config_dir
-from mcp_dispatch.settings.merge import RuleTestText
+from mcp_dispatch.settings.merge import Restrictions, RuleTestText
 from mcp_dispatch.settings.models import DispatchSettings, PermissionMode
 from mcp_dispatch.settings.problems import Problem, Severity
 from mcp_dispatch.settings.read import Kept, LayerFile, RuleText, read_layer
@@ -81,6 +81,7 @@ class Settings:
     hooks: tuple[Kept, ...] = ()
     env: tuple[Kept, ...] = ()
     mcp_servers: tuple[Kept, ...] = ()
+    restrictions: Restrictions = field(default_factory=Restrictions)
     rule_tests: tuple[RuleTestText, ...] = ()
     sources: tuple[Source, ...] = ()
     standing: Standing = NOTHING_ASKED
@@ -140,6 +141,7 @@ def load(
         hooks=merge.hooks_of(files),
         env=merge.env_of(files, problems),
         mcp_servers=merge.kept_of(files, "mcpServers"),
+        restrictions=merge.restrictions_of(files),
         rule_tests=tuple(merge.rule_tests_of(files)),
         files=tuple(dict.fromkeys(layer.path for layer, _, _ in looked)),
         hook_scripts=scripts_named_by(merge.kept_of(read, "hooks"), root),

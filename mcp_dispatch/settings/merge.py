@@ -9,7 +9,12 @@ from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.env_names import fault
 from mcp_dispatch.settings.layers import LayerKind
-from mcp_dispatch.settings.models import DispatchSettings, PermissionMode
+from mcp_dispatch.settings.models import (
+    DispatchSettings,
+    PermissionMode,
+    ServerMatch,
+    SettingsFile,
+)
 from mcp_dispatch.settings.problems import Problem, Severity, shown
 from mcp_dispatch.settings.read import Kept, LayerFile, RuleText
 
@@ -30,6 +35,16 @@ class RuleTestText:
     expect: Effect
     file: Path
     line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restrictions:
+    """Which servers may run. `disabled` names servers of a `.mcp.json`; a list of allowed servers
+    leaves out every other one."""
+
+    disabled: frozenset[str] = frozenset()
+    denied: tuple[ServerMatch, ...] = ()
+    allowed: tuple[ServerMatch, ...] | None = None
 
 
 def rules_of(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
@@ -134,6 +149,27 @@ def env_of(files: Sequence[LayerFile], problems: list[Problem]) -> tuple[Kept, .
 def kept_of(files: Sequence[LayerFile], key: str) -> tuple[Kept, ...]:
     values = [(file, _object(file, key)) for file in files]
     return tuple(Kept(value, file.layer.path, file.layer.kind) for file, value in values if value)
+
+
+def restrictions_of(files: Sequence[LayerFile]) -> Restrictions:
+    """Denied servers of every file; allowed ones of managed files, else of the others together."""
+    parsed = [(file, SettingsFile.model_validate(file.values)) for file in files]
+    lists = [
+        (file, each.allowed_mcp_servers) for file, each in parsed if not file.layer.of_workspace
+    ]
+    # A list that makes no sense allows nothing: an administrator meant to close something.
+    stated = [
+        (file, allowed or [])
+        for file, allowed in lists
+        if allowed is not None or file.written.get("allowedMcpServers") is not None
+    ]
+    managed = [(file, allowed) for file, allowed in stated if _is_managed(file)]
+    allowed = [match for _, matches in managed or stated for match in matches]
+    return Restrictions(
+        disabled=frozenset(name for _, each in parsed for name in each.disabled_mcpjson_servers),
+        denied=tuple(match for _, each in parsed for match in each.denied_mcp_servers),
+        allowed=tuple(allowed) if stated else None,
+    )
 
 
 def misplaced(files: Sequence[LayerFile]) -> Iterator[Problem]:

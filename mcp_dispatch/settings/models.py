@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from mcp_dispatch.model.json import JsonObject
@@ -102,6 +102,36 @@ class HttpSettings(_OwnSection):
     session_idle_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1800
 
 
+class UpstreamSettings(_OwnSection):
+    """What holds for every upstream whose own entry does not say otherwise, and how long a first
+    `tools/list` waits for servers that nobody has seen before. `timeout` is in milliseconds."""
+
+    timeout: Annotated[int, Field(ge=1000)] | None = None
+    sharing: Literal["exclusive", "server", "shared"] = "exclusive"
+    max_concurrency: Annotated[int, Field(ge=1)] | None = None
+    inherit_env: bool | list[str] = []
+    always_load: bool = False
+    lazy: bool = False
+    first_list_seconds: Annotated[float, Field(ge=0, le=60)] = 10
+
+
+class ServerMatch(_Section):
+    """Servers that an administrator means: by name, by the exact command, or by a pattern for the
+    address, in which `*` stands for anything."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    server_name: str | None = None
+    server_command: list[str] | None = None
+    server_url: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "ServerMatch":
+        if len(self.model_fields_set) != 1:
+            raise ValueError("expected one of serverName, serverCommand and serverUrl")
+        return self
+
+
 def _as_object(naming: object) -> object:
     return {"style": naming} if isinstance(naming, str) else naming
 
@@ -117,6 +147,7 @@ class DispatchSettings(_OwnSection):
     concurrency: ConcurrencySettings = ConcurrencySettings()
     approvals: ApprovalSettings = ApprovalSettings()
     results: ResultSettings = ResultSettings()
+    upstreams: UpstreamSettings = UpstreamSettings()
     rule_tests: list[RuleTest] = []
     http: HttpSettings = HttpSettings()
 
@@ -129,6 +160,9 @@ class SettingsFile(_Section):
     hooks: dict[str, Any] = {}
     env: dict[str, str] = {}
     mcp_servers: dict[str, Any] = {}
+    disabled_mcpjson_servers: list[str] = []
+    allowed_mcp_servers: list[ServerMatch] | None = None
+    denied_mcp_servers: list[ServerMatch] = []
     disable_all_hooks: bool | None = None
     allow_managed_hooks_only: bool = False
     allow_managed_permission_rules_only: bool = False

@@ -1,6 +1,7 @@
 """All upstreams of this server, each in its own task."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,7 +11,8 @@ from anyio.abc import TaskGroup
 
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.opening import Place
-from mcp_dispatch.upstream.server import ServerConfig
+from mcp_dispatch.upstream.process import child_environment
+from mcp_dispatch.upstream.server import Launch, ServerConfig
 from mcp_dispatch.upstream.supervisor import Supervisor, Timing
 
 
@@ -21,7 +23,7 @@ class Upstreams:
     called, and must return at once, when the tools of any server have changed.
     """
 
-    _tasks: TaskGroup
+    _tasks: TaskGroup | None = None
 
     def __init__(
         self,
@@ -34,17 +36,17 @@ class Upstreams:
         on_change: Callable[[], None] | None = None,
         timing: Timing | None = None,
     ) -> None:
-        place = Place(children, state_dir / "logs", environ, cwd or Path.cwd())
+        self._place = Place(children, state_dir / "logs", environ, cwd or Path.cwd())
+        self._timing = timing or Timing()
+        self._scopes: dict[Supervisor, anyio.CancelScope] = {}
         self.on_change = on_change
-        self.servers = tuple(
-            Supervisor(config, place, timing or Timing(), self._changed) for config in configs
-        )
+        self.servers = tuple(self._supervisor(config) for config in configs)
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         for server in self.servers:
-            self._tasks.start_soon(server.run, name=f"upstream {server.name}")
+            self._start(server)
         return self
 
     async def __aexit__(
@@ -53,9 +55,69 @@ class Upstreams:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
         # Not given the error: a task group would wrap it.
         await self._tasks.__aexit__(None, None, None)
+        self._tasks = None
+
+    def use(
+        self, configs: Sequence[ServerConfig], environ: Mapping[str, str], cwd: Path | None
+    ) -> None:
+        """From now on these servers. One whose entry stays as it was, and that would start with
+        the same environment in the same place, just goes on; one that is left out or replaced
+        ends when the calls that it runs have ended."""
+        before = {server.name: server for server in self.servers}
+        place = replace(self._place, environ=environ, cwd=cwd or Path.cwd())
+        stays = {
+            config.name
+            for config in configs
+            if config.name in before and self._same(before[config.name].config, config, place)
+        }
+        self._place = place
+        self.servers = tuple(
+            before[config.name] if config.name in stays else self._supervisor(config)
+            for config in configs
+        )
+        for name, server in before.items():
+            if name not in stays:
+                self._retire(server)
+        for server in self.servers:
+            if server.name not in stays:
+                self._start(server)
+
+    def _same(self, before: ServerConfig, after: ServerConfig, place: Place) -> bool:
+        if before != after:
+            return False
+        if not isinstance(after.reach, Launch):
+            return True
+        seen = (child_environment(after.reach, each.environ) for each in (self._place, place))
+        return (
+            self._place.cwd == place.cwd
+            and len({tuple(sorted(each.items())) for each in seen}) == 1
+        )
+
+    def _supervisor(self, config: ServerConfig) -> Supervisor:
+        return Supervisor(config, self._place, self._timing, self._changed)
+
+    def _start(self, server: Supervisor) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(self._run, server, name=f"upstream {server.name}")
+
+    async def _run(self, server: Supervisor) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes[server] = scope
+            await server.run()
+
+    def _retire(self, server: Supervisor) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(self._end, server, name=f"end of upstream {server.name}")
+
+    async def _end(self, server: Supervisor) -> None:
+        await server.calls.none()
+        scope = self._scopes.pop(server, None)
+        if scope is not None:
+            scope.cancel()
 
     async def settled(self, timeout: float) -> bool:
         """Wait until every server is ready or has failed once; False when `timeout` came first."""

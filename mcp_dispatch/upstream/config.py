@@ -1,14 +1,16 @@
 """Which upstream servers to start: `mcpServers` files in Claude Code's form, read and checked."""
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.settings.models import UpstreamSettings
 from mcp_dispatch.upstream.entry import (
     Fault,
     StdioEntry,
@@ -21,6 +23,8 @@ from mcp_dispatch.upstream.expansion import expand
 from mcp_dispatch.upstream.server import CALL_SECONDS, Launch, ServerConfig, ToolChoice
 
 _SHORTEST_TIMEOUT_MS: Final = 1_000
+# What decides which server it is; all other keys say how it is treated.
+_IDENTITY: Final = ("type", "command", "args", "env", "url", "headers", "headersHelper", "oauth")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -36,6 +40,16 @@ class Problem:
         return f"{self.file}: {self.key}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry under `mcpServers` as it is written, and its file. `workspace` is set where the
+    file comes with one: the same words may start something else in another."""
+
+    file: Path
+    value: Json
+    workspace: Path | None = None
+
+
 def load_servers(
     files: Sequence[Path], environ: Mapping[str, str]
 ) -> tuple[tuple[ServerConfig, ...], tuple[Problem, ...]]:
@@ -45,21 +59,43 @@ def load_servers(
     be read, or does not hold servers, raises `ConfigError`.
     """
     problems: list[Problem] = []
-    entries: dict[str, tuple[Path, Json]] = {}
+    entries: dict[str, Entry] = {}
     for file in files:
-        for name, entry in _entries(file).items():
+        for name, entry in file_entries(file).items():
             if name in entries:
-                problems.append(_replaced(file, name, entries[name][0]))
-            entries[name] = (file, entry)
+                problems.append(replaced(name, file, entries[name].file))
+            entries[name] = Entry(file, entry)
+    servers, faults = read_servers(entries, environ)
+    return servers, (*problems, *faults)
+
+
+def read_servers(
+    entries: Mapping[str, Entry],
+    environ: Mapping[str, str],
+    defaults: UpstreamSettings | None = None,
+) -> tuple[tuple[ServerConfig, ...], tuple[Problem, ...]]:
+    """A server for each entry that makes sense, in their order; what does not is reported."""
+    problems: list[Problem] = []
     servers: list[ServerConfig] = []
-    for name, (file, entry) in entries.items():
-        config, faults = _read_server(name, entry, environ)
-        problems += [_problem(file, name, fault) for fault in faults]
-        servers += [] if config is None else [config]
+    for name, entry in entries.items():
+        config, faults = _read_server(name, entry.value, environ, defaults or UpstreamSettings())
+        problems += [_problem(entry.file, name, fault) for fault in faults]
+        if config is not None:
+            servers.append(replace(config, file=entry.file, key=key_of(name, entry)))
     return tuple(servers), tuple(problems)
 
 
-def _entries(file: Path) -> JsonObject:
+def key_of(name: str, entry: Entry) -> str:
+    """A hash of what is started or reached, as it is written: variables are not filled in, so what
+    they hold is not in it."""
+    written = entry.value if isinstance(entry.value, dict) else {}
+    parts: JsonObject = {key: written[key] for key in _IDENTITY if key in written}
+    place = str(entry.workspace) if entry.workspace else None
+    text = json.dumps([name, place, parts], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def file_entries(file: Path) -> JsonObject:
     try:
         document: Json = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -73,7 +109,7 @@ def _entries(file: Path) -> JsonObject:
     return servers
 
 
-def _replaced(file: Path, name: str, earlier: Path) -> Problem:
+def replaced(name: str, file: Path, earlier: Path) -> Problem:
     return _problem(file, name, Fault("", f"replaces the entry of the same name in {earlier}"))
 
 
@@ -83,7 +119,7 @@ def _problem(file: Path, name: str, fault: Fault) -> Problem:
 
 
 def _read_server(
-    name: str, entry: Json, environ: Mapping[str, str]
+    name: str, entry: Json, environ: Mapping[str, str], defaults: UpstreamSettings
 ) -> tuple[ServerConfig | None, list[Fault]]:
     misnamed = _name_fault(name)
     if misnamed is not None:
@@ -92,7 +128,17 @@ def _read_server(
     if not isinstance(written, StdioEntry):
         return None, list(written)
     faults = list(odd_keys(entry)) if isinstance(entry, dict) else []
-    return _server(name, written, environ, faults), faults
+    return _server(name, _completed(written, defaults), environ, faults), faults
+
+
+def _completed(written: StdioEntry, defaults: UpstreamSettings) -> StdioEntry:
+    """What the entry itself does not say is as `dispatch.upstreams` has it."""
+    unsaid = {
+        field: getattr(defaults, field)
+        for field in ("timeout", "sharing", "max_concurrency", "inherit_env", "always_load", "lazy")
+        if field not in written.model_fields_set and field in defaults.model_fields_set
+    }
+    return written.model_copy(update=unsaid)
 
 
 def _name_fault(name: str) -> Fault | None:
@@ -116,8 +162,6 @@ def _server(
         faults.extend(Fault(key, _unset(variable)) for variable in unset)
         return expanded
 
-    if written.sharing == "server":
-        faults.append(Fault("sharing", '"server" is not supported yet: taken as "exclusive"'))
     inherit = written.inherit_env
     return ServerConfig(
         name=name,
@@ -130,6 +174,10 @@ def _server(
         timeout=_seconds(written.timeout, faults),
         sharing=written.sharing,
         tools=_choice(written.tools),
+        prefix=written.prefix,
+        always_load=written.always_load,
+        max_concurrency=written.max_concurrency,
+        lazy=written.lazy,
         disabled=written.disabled,
     )
 

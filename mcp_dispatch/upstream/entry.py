@@ -10,8 +10,7 @@ from mcp_dispatch.upstream.server import SharingRule
 
 _REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse", "ws"})
 _NOT_YET: Final = frozenset(
-    {"prefix", "alwaysLoad", "maxConcurrency", "restart", "lazy", "connection"}
-    | {"request_timeout_ms", "bareElicitationCapability"}
+    {"restart", "connection", "request_timeout_ms", "bareElicitationCapability"}
 )
 
 
@@ -44,6 +43,10 @@ class StdioEntry(BaseModel):
     inherit_env: bool | list[str] = Field(default=[], alias="inheritEnv")
     sharing: SharingRule = "exclusive"
     tools: ToolsEntry = ToolsEntry()
+    prefix: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{0,32}$")
+    always_load: bool | None = Field(default=None, alias="alwaysLoad")
+    max_concurrency: int | None = Field(default=None, alias="maxConcurrency", ge=1)
+    lazy: bool = False
     disabled: bool = False
 
 
@@ -59,6 +62,10 @@ _EXPECTED: Final = {
     "inheritEnv": "true or a list of variable names",
     "sharing": '"exclusive", "server" or "shared"',
     "tools": 'an object with "include", "exclude" or "rename"',
+    "prefix": "at most 32 letters, digits, '-' and '_'",
+    "alwaysLoad": "true or false",
+    "maxConcurrency": "a whole number over 0",
+    "lazy": "true or false",
     "disabled": "true or false",
 }
 _EXPECTED_WITHIN: Final = {
@@ -70,7 +77,9 @@ _EXPECTED_WITHIN: Final = {
     "tools.rename": "an object of tool names",
 }
 # Everything else may hold a secret, or sit where one belongs.
-_SHOWABLE: Final = frozenset({"type", "sharing", "timeout", "disabled"})
+_SHOWABLE: Final = frozenset(
+    {"type", "sharing", "timeout", "prefix", "alwaysLoad", "maxConcurrency", "lazy", "disabled"}
+)
 
 
 def read_entry(entry: Json) -> StdioEntry | tuple[Fault, ...]:

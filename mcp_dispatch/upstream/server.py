@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
 # Claude Code's own default: a tool call is not cut short unless someone asks for it.
@@ -55,4 +56,17 @@ class ServerConfig:
     timeout: float = CALL_SECONDS
     sharing: SharingRule = "exclusive"
     tools: ToolChoice = field(default_factory=ToolChoice)
+    prefix: str | None = None
+    """Stands for the server's name in the names of its tools; empty: they are listed bare."""
+
+    always_load: bool | None = None
+    max_concurrency: int | None = None
+    lazy: bool = False
+    """Started with the first call rather than with us, once its tools are known."""
+
     disabled: bool = False
+    file: Path | None = field(default=None, compare=False)
+    """Where the entry stands."""
+
+    key: str = field(default="", compare=False)
+    """Names what is started or reached, whatever it is called and however it is treated."""

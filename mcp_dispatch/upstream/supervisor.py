@@ -15,6 +15,7 @@ from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.errors import CallFailed, ConnectionLost, HandshakeFailed
 from mcp_dispatch.upstream.listing import Listing
+from mcp_dispatch.upstream.open_calls import OpenCalls
 from mcp_dispatch.upstream.opening import Place, opened
 from mcp_dispatch.upstream.server import ServerConfig
 from mcp_dispatch.upstream.stderr_log import StderrLog
@@ -68,6 +69,7 @@ class Supervisor:
         self.problem: str | None = None
         self.tools: tuple[JsonObject, ...] = ()
         self.validators = Validators()
+        self.calls = OpenCalls(config)
         self.noise = 0
         self.tried = anyio.Event()
         self._place = place
@@ -89,9 +91,21 @@ class Supervisor:
     # -- calls
 
     async def call(
-        self, tool: str, arguments: JsonObject, *, meta: JsonObject, progress: Progress | None
+        self,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        meta: JsonObject,
+        progress: Progress | None,
+        alone: bool = False,
     ) -> JsonObject | ProtocolError:
         """What the server answered. Sent at most once. Raises `CallFailed`."""
+        async with self.calls.one(alone=alone):
+            return await self._call(tool, arguments, meta, progress)
+
+    async def _call(
+        self, tool: str, arguments: JsonObject, meta: JsonObject, progress: Progress | None
+    ) -> JsonObject | ProtocolError:
         life = await self._alive()
         try:
             return await life.connection.call(

@@ -19,7 +19,7 @@ from mcp_dispatch.model.tools import (
     no_progress,
 )
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.server import ToolChoice
+from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
 from mcp_dispatch.upstream.supervisor import Supervisor
 
 RESULT_LIMIT: Final = 50_000
@@ -27,8 +27,8 @@ LARGEST_RESULT_LIMIT: Final = 500_000
 
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
 
-Expose = Callable[[str, str], str]
-"""The exposed name for a server's name and a tool's name."""
+Expose = Callable[[ServerConfig, str], str]
+"""The exposed name of a server's tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,9 @@ class UpstreamTool:
     validator: Validator = field(repr=False)
     result_limit: int | None
     shared: bool
+    alone: bool
+    """Among the calls of its own server, and beside those of others."""
+
     supervisor: Supervisor = field(repr=False)
     interrupt: Interrupt = Interrupt.CANCEL
 
@@ -69,7 +72,7 @@ class UpstreamTool:
         progress = None if context.progress is no_progress else context.progress
         try:
             answer = await self.supervisor.call(
-                self.tool, arguments, meta=context.meta, progress=progress
+                self.tool, arguments, meta=context.meta, progress=progress, alone=self.alone
             )
         except CallFailed as error:
             return _failure(str(error))
@@ -119,7 +122,7 @@ def _make(
     validator = supervisor.validators.of(name, definition.get("inputSchema"))
     if isinstance(validator, str):
         return HeldBack(supervisor.name, name, f"its inputSchema {validator}")
-    exposed = expose(supervisor.name, supervisor.config.tools.rename.get(name, name))
+    exposed = expose(supervisor.config, supervisor.config.tools.rename.get(name, name))
     return UpstreamTool(
         name=exposed,
         rule_name=rule_name(supervisor.name, name),
@@ -128,7 +131,8 @@ def _make(
         definition={**definition, "name": exposed},
         validator=validator,
         result_limit=_result_limit(definition),
-        shared=supervisor.config.sharing == "shared" or _read_only(definition),
+        shared=supervisor.config.sharing != "exclusive" or _read_only(definition),
+        alone=supervisor.config.sharing == "server" and not _read_only(definition),
         supervisor=supervisor,
     )
 
