@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio
+
 from mcp_dispatch.admission import Admission
 from mcp_dispatch.batch import Batches, Batching
 from mcp_dispatch.model.calls import Asked, ToolCall
@@ -21,6 +23,7 @@ PARKED_SECONDS = 600.0
 """How long a question that was handed to the client stays answerable."""
 
 PARKED_AT_MOST = 1000
+NOTES_AT_MOST = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,12 @@ class Scope:
         self.batches = Batches(batching or Batching(), self.apply)
         self.asks = OpenAsks()
         self.cwd = cwd
+        self.begun: anyio.Event | None = None
+        """Set when hooks have been told of the session's start; None before its first call."""
+
         self._files: dict[str, FileSeen] = {}
         self._delivered: set[str] = set()
+        self._notes: list[str] = []
 
     def seen(self, path: str) -> FileSeen | None:
         return self._files.get(path)
@@ -88,6 +95,14 @@ class Scope:
     def deliver(self, path: str) -> None:
         """A kept result was handed out: this scope may read it."""
         self._delivered.add(path)
+
+    def tell_later(self, text: str) -> None:
+        """For the model, with the next result of this scope."""
+        self._notes = [*self._notes, text][-NOTES_AT_MOST:]
+
+    def take_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
 
     def apply(self, changes: Iterable[ContextChange]) -> None:
         for change in changes:

@@ -166,6 +166,8 @@ class SettingsFile(_Section):
     disable_all_hooks: bool | None = None
     allow_managed_hooks_only: bool = False
     allow_managed_permission_rules_only: bool = False
+    allowed_http_hook_urls: list[str] | None = None
+    http_hook_allowed_env_vars: list[str] | None = None
 
 
 def settings_json_schema() -> JsonObject:

@@ -1,5 +1,6 @@
 """Executed -> Completed: post-hooks speak, the result is made to fit."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from anyio import to_thread
@@ -33,7 +34,8 @@ async def finish(
         scope.deliver(path)
     if not foreign:
         afterword = await hooks.after(executed, circumstances)
-    return Completed(executed, _annotated(fitted.wire, executed, afterword), fitted.kept)
+    notes = scope.take_notes()
+    return Completed(executed, _annotated(fitted.wire, executed, afterword, notes), fitted.kept)
 
 
 async def _fitted(executed: Executed, results: ResultStore) -> Fitted:
@@ -53,11 +55,13 @@ async def _fitted(executed: Executed, results: ResultStore) -> Fitted:
     return await to_thread.run_sync(make)
 
 
-def _annotated(wire: JsonObject, executed: Executed, afterword: Afterword) -> JsonObject:
+def _annotated(
+    wire: JsonObject, executed: Executed, afterword: Afterword, notes: Sequence[str]
+) -> JsonObject:
     """What hooks say to the model arrives as extra text; a stop is visible, since the client owns
     the loop."""
     review = executed.permitted.reviewed.review
-    contexts = [*review.contexts, *afterword.contexts]
+    contexts = [*notes, *review.contexts, *afterword.contexts]
     stopped = afterword.stopped or review.stopped
     if not contexts and stopped is None:
         return wire
