@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from mcp_dispatch.model.json import Json
+from mcp_dispatch.model.json import Json, JsonObject
 
 
 class Draft(Enum):
@@ -26,8 +26,17 @@ _BY_ADDRESS = {
 
 def draft_of(schema: Json) -> Draft:
     """The draft `$schema` names; 2020-12 where it is absent or names something else."""
+    return _named(schema) or Draft.DRAFT_2020_12
+
+
+def names_known_draft(schema: JsonObject) -> bool:
+    """Whether `$schema` is absent or one that validators know."""
+    return "$schema" not in schema or _named(schema) is not None
+
+
+def _named(schema: Json) -> Draft | None:
     named = schema.get("$schema") if isinstance(schema, dict) else None
     if not isinstance(named, str):
-        return Draft.DRAFT_2020_12
+        return None
     address = named.removeprefix("https://").removeprefix("http://").removesuffix("#")
-    return _BY_ADDRESS.get(address, Draft.DRAFT_2020_12)
+    return _BY_ADDRESS.get(address)
