@@ -7,26 +7,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import anyio
-
 from mcp_dispatch.approval.approver import Approver, AskFallback
-from mcp_dispatch.around_hooks import UpstreamsForHooks, condition_by
 from mcp_dispatch.batch import Batching, SiblingAbort
 from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
-from mcp_dispatch.hooks.hooks import Hooks, Reach
-from mcp_dispatch.hooks.http import HttpLimits
-from mcp_dispatch.hooks.urls import AllowedUrls
+from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Tool
 from mcp_dispatch.policy.advice import BUILT_INS
-from mcp_dispatch.policy.conditions import Conditions
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool, assemble
 from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.limits import BASH_CHARS, Limits
+from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.settings.files import SettingsFiles
@@ -82,7 +78,9 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
     environ = {**options.environ, **settings.environment}
     chosen_servers = choose_servers(server_files.read()[0], settings, chosen.root, environ)
     results, journal = ResultStore(state.results), Journal(state.journal)
+    results.retention = _retention(settings)
     results.remove_abandoned()
+    results.remove_old()
     children = Children()
     upstreams = Upstreams(chosen_servers.servers, children, state.path, environ, cwd=chosen.root)
     tasks = BackgroundTasks(children, state.path / "tasks")
@@ -95,11 +93,7 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
         children.beside(app.follow_settings)
         try:
             async with upstreams:
-                try:
-                    yield app
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await app.end_sessions()
+                yield app
         finally:
             journal.close()
 
@@ -135,11 +129,11 @@ class App:
         self._children = children
         self._upstreams = upstreams
         self._tasks = tasks
-        self._built_ins = BuiltIns(children, state.run, tasks, options.environ)
+        self._built_ins = BuiltIns(children, state.run, tasks, results, options.environ)
         self._catalogue = Catalogue(_exposed_under(settings))
+        self.results = results
         self.on_tools_changed: Callable[[], None] = lambda: None
         self.on_reloaded: Callable[[], None] = lambda: None
-        self._scopes: set[Scope] = set()
         self.scope = self.open_scope()
         self._live = self._make_live()
         self.dispatcher = Dispatcher(
@@ -186,22 +180,12 @@ class App:
         """For one more client, which starts in the workspace."""
         chosen = self._settings.dispatch.concurrency
         batching = Batching(chosen.batch_window_ms / 1000, SiblingAbort(chosen.sibling_abort))
-        scope = Scope(self._workspace.root, limit=chosen.max, batching=batching)
-        self._scopes.add(scope)
-        return scope
+        return Scope(self._workspace.root, limit=chosen.max, batching=batching)
 
     async def end_scope(self, scope: Scope) -> None:
         """Called once its calls have ended: what they left running ends too."""
         scope.asks.clear()
-        self._scopes.discard(scope)
-        await self.dispatcher.end_session(scope)
         await self._tasks.end_scope(scope.id)
-
-    async def end_sessions(self) -> None:
-        """The server ends, and with it every session that is left."""
-        async with anyio.create_task_group() as ending:
-            for scope in self._scopes:
-                ending.start_soon(self.dispatcher.end_session, scope)
 
     def input_schema(self, name: str) -> JsonObject | None:
         tool = self._live.pool.find(name)
@@ -265,30 +249,15 @@ class App:
             mode=settings.mode_with(self._options.permission_mode),
             protected_files=[Path.cwd() / path for path in self._options.mcp_config],
         )
-        conditions = Conditions(policy.home, self._workspace.directories)
         config, of_hooks = parse_hooks(
-            [HookSource(each.value, each.file) for each in settings.hooks], conditions.fault
+            [HookSource(each.value, each.file) for each in settings.hooks]
         )
         missed = policy.problems_with([server.name for server in self._upstreams.servers])
         of_files = [*settings.problems, *self._servers.problems]
         self._say([*of_files, *policy.problems, *missed, *of_hooks, *self._too_late()])
-        hooks = Hooks(
-            config,
-            self._children,
-            self._environ,
-            workspace=self._workspace.root,
-            reach=self._reach_of_hooks(conditions),
-        )
-        return Live(self._pool(), hooks, policy)
-
-    def _reach_of_hooks(self, conditions: Conditions) -> Reach:
-        urls, variables = self._settings.http_hook_urls, self._settings.http_hook_variables
-        limits = HttpLimits(
-            AllowedUrls(() if urls is None else (urls,)),
-            None if variables is None else frozenset(variables),
-        )
-        upstreams = UpstreamsForHooks(lambda: self._live.pool, lambda: self._live.policy)
-        return Reach(upstreams, condition_by(conditions), limits)
+        hooks = Hooks(config, self._children, self._environ, workspace=self._workspace.root)
+        self.results.retention = _retention(settings)
+        return Live(self._pool(), hooks, policy, _limits(settings))
 
     def _too_late(self) -> list[str]:
         now, then = self._settings.dispatch, self._started_with
@@ -321,6 +290,22 @@ class App:
             for loser in pool.shadowed
         )
         return pool
+
+
+def _limits(settings: Settings) -> Limits:
+    chosen = settings.dispatch.results
+    return Limits(
+        chosen.max_chars,
+        chosen.servers,
+        chosen.tools,
+        settings.bash_output_max_chars or BASH_CHARS,
+        chosen.max_image_bytes,
+    )
+
+
+def _retention(settings: Settings) -> Retention:
+    chosen = settings.dispatch.results
+    return Retention(chosen.retention_days, chosen.max_total_bytes)
 
 
 def _settings_files(options: Options) -> SettingsFiles:

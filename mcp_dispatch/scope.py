@@ -2,14 +2,13 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import anyio
+from weakref import WeakKeyDictionary
 
 from mcp_dispatch.admission import Admission
-from mcp_dispatch.batch import Batches, Batching
+from mcp_dispatch.batch import Batch, Batches, Batching
 from mcp_dispatch.model.calls import Asked, ToolCall
 from mcp_dispatch.model.tools import (
     ContextChange,
@@ -18,12 +17,12 @@ from mcp_dispatch.model.tools import (
     FileRead,
     FileSeen,
 )
+from mcp_dispatch.results.budget import Budget
 
 PARKED_SECONDS = 600.0
 """How long a question that was handed to the client stays answerable."""
 
 PARKED_AT_MOST = 1000
-NOTES_AT_MOST = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,22 @@ class Scope:
         self.batches = Batches(batching or Batching(), self.apply)
         self.asks = OpenAsks()
         self.cwd = cwd
-        self.begun: anyio.Event | None = None
-        """Set when hooks have been told of the session's start; None before its first call."""
-
         self._files: dict[str, FileSeen] = {}
-        self._delivered: set[str] = set()
-        self._notes: list[str] = []
+        self._delivered: dict[str, None] = {}
+        self._budgets: WeakKeyDictionary[Batch, Budget] = WeakKeyDictionary()
+
+    @property
+    def files(self) -> Mapping[str, FileSeen]:
+        """As they were last read or written here, the most recent last."""
+        return self._files
+
+    @property
+    def delivered_files(self) -> tuple[str, ...]:
+        """Kept results and outputs that were handed out here, the most recent last."""
+        return tuple(self._delivered)
+
+    def budget_of(self, batch: Batch) -> Budget:
+        return self._budgets.setdefault(batch, Budget())
 
     def seen(self, path: str) -> FileSeen | None:
         return self._files.get(path)
@@ -94,15 +103,8 @@ class Scope:
 
     def deliver(self, path: str) -> None:
         """A kept result was handed out: this scope may read it."""
-        self._delivered.add(path)
-
-    def tell_later(self, text: str) -> None:
-        """For the model, with the next result of this scope."""
-        self._notes = [*self._notes, text][-NOTES_AT_MOST:]
-
-    def take_notes(self) -> list[str]:
-        notes, self._notes = self._notes, []
-        return notes
+        self._delivered.pop(path, None)
+        self._delivered[path] = None
 
     def apply(self, changes: Iterable[ContextChange]) -> None:
         for change in changes:
@@ -119,4 +121,5 @@ class Scope:
         # A later look at a few lines does not undo having read the whole of the same content.
         if seen.partial and before == replace(seen, partial=False):
             return
+        self._files.pop(path, None)
         self._files[path] = seen

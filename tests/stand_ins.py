@@ -15,6 +15,7 @@ from mcp_dispatch.model.tools import (
     Sharing,
     ToolAsk,
     ToolResult,
+    Validator,
     text_result,
 )
 
@@ -56,6 +57,7 @@ class RecordingTool:
     ask: ToolAsk | None = None
     validator: AnyArguments | Forbids = field(default_factory=AnyArguments)
     result_limit: int | None = None
+    output: Validator | None = None
     calls: list[JsonObject] = field(default_factory=list[JsonObject])
 
     @property

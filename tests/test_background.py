@@ -5,7 +5,7 @@ import re
 import stat
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -24,6 +24,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes import sweep
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.background import BackgroundTasks, Job, Task
 from mcp_dispatch.tools.bash import Bash
 from mcp_dispatch.tools.bash_background import may_move
@@ -96,6 +97,7 @@ class Room:
             self.root.parent / "scratch",
             self.environ,
             self.tasks,
+            ResultStore(self.root.parent / "results"),
             output_limit=self.output_limit,
         )
 
@@ -528,13 +530,18 @@ async def test_a_moved_command_has_the_life_of_a_task_from_then_on(room: Room) -
     assert room.left() == set()
 
 
+def failed_command(text: str, response: Json) -> ToolResult:
+    """What a command printed is text of others."""
+    return replace(error_result(text, response=response), foreign=True)
+
+
 async def test_a_late_command_that_finds_no_room_is_ended(room: Room) -> None:
     room.tasks = NoticedTasks(room.children, room.tasks.folder, at_most=1)
     task_id = await room.begin("sleep 600")
 
     result = await room.run("tail -f /dev/null", timeout=300)
 
-    assert result == error_result(
+    assert result == failed_command(
         "Command timed out after 0.3s and was ended: 1 background tasks are running, and no more"
         f" are allowed; stop one with TaskStop first: {task_id} (sleep 600)",
         response={"stdout": "", "stderr": "", "interrupted": True, "timedOutAfterMs": 300},
@@ -547,7 +554,7 @@ async def test_a_late_command_that_finds_no_room_is_ended(room: Room) -> None:
 async def test_what_may_not_be_moved_is_ended(room: Room, command: str) -> None:
     result = await room.run(command, timeout=300)
 
-    assert result == error_result(
+    assert result == failed_command(
         "Command timed out after 0.3s",
         response={"stdout": "", "stderr": "", "interrupted": True, "timedOutAfterMs": 300},
     )

@@ -11,9 +11,11 @@ import pytest
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
+from mcp_dispatch.model.results import Replacement, Why
 from mcp_dispatch.model.tools import (
     CallContext,
     DirectoryChanged,
+    FileDelivered,
     FileSeen,
     Interrupt,
     Sharing,
@@ -24,6 +26,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes import sweep
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.background import BackgroundTasks
 from mcp_dispatch.tools.bash import Bash
 from mcp_dispatch.tools.bash_status import duration, meaning
@@ -68,6 +71,7 @@ class Shell:
             self.root.parent / "scratch",
             self.environ,
             BackgroundTasks(self.children, self.root.parent / "tasks"),
+            ResultStore(self.root.parent / "results"),
             output_limit=self.output_limit,
         )
 
@@ -90,7 +94,7 @@ async def shell(tmp_path: Path) -> AsyncGenerator[Shell]:
 
 def text_of(result: ToolResult) -> str:
     match result.wire["content"]:
-        case [{"type": "text", "text": str(text)}]:
+        case [{"type": "text", "text": str(text)}, *_]:
             return text
         case other:
             raise AssertionError(other)
@@ -122,6 +126,7 @@ async def test_stdout_and_stderr_come_interleaved_as_they_were_printed(shell: Sh
             "stderr": "",
             "interrupted": False,
         },
+        foreign=True,
     )
 
 
@@ -162,12 +167,32 @@ async def test_two_hundred_megabytes_cost_little_memory(shell: Shell) -> None:
 
     result = await shell.run("echo start; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo end")
 
-    text = text_of(result)
+    (replaced,) = result.replaced
+    assert replaced.file is not None
+    kept = Path(replaced.file)
     assert kilobytes("VmHWM") - before < 40_000
+    assert replaced == Replacement(Why.STREAM, "text", 200_000_011, replaced.file)
+    assert kept.stat().st_size == 200_000_011
+    assert FileDelivered(replaced.file) in result.changes
+    text = text_of(result)
+    assert text.startswith(
+        f"<persisted-output>\nOutput too large (190.7MB). Full output saved to: {kept}\n\n"
+        "Preview (first 2KB):\nstart\nxxx"
+    )
+    assert isinstance(result.response, dict)
+    assert result.response["persistedOutputPath"] == replaced.file
+
+
+async def test_much_output_that_cannot_be_kept_shows_its_beginning_and_its_end(
+    shell: Shell,
+) -> None:
+    (shell.root.parent / "results").write_text("in the way", encoding="utf-8")
+
+    text = text_of(await shell.run("echo start; head -c 3000000 /dev/zero | tr '\\0' x; echo end"))
+
     assert text.startswith("start\nxxx")
-    assert text.endswith("xxx\nend")
-    assert "\n\n... [198,000,011 bytes left out] ...\n\n" in text
-    assert len(text) < 2_000_100
+    assert text.endswith("xend")
+    assert "\n\n... [1,000,010 bytes left out] ...\n\n" in text
 
 
 async def test_a_failure_shows_its_beginning_and_its_end(shell: Shell) -> None:
@@ -275,6 +300,7 @@ async def test_one_is_an_answer_of_grep(shell: Shell) -> None:
             "interrupted": False,
             "returnCodeInterpretation": "No matches found",
         },
+        foreign=True,
     )
 
 
@@ -361,6 +387,7 @@ async def test_a_late_command_is_ended_with_everything_it_started(
                 "interrupted": True,
                 "timedOutAfterMs": 3000,
             },
+            foreign=True,
         )
     ]
 
@@ -643,6 +670,7 @@ async def test_without_a_workspace_no_command_runs(shell: Shell) -> None:
         shell.root,
         shell.environ,
         BackgroundTasks(shell.children, shell.root),
+        ResultStore(shell.root),
     )
 
     with pytest.raises(Refused) as caught:

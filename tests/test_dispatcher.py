@@ -108,7 +108,7 @@ def texts(outcome: Outcome) -> list[Json]:
     assert isinstance(outcome, Completed)
     content = outcome.wire["content"]
     assert isinstance(content, list)
-    return [block["text"] for block in content if isinstance(block, dict)]
+    return [block["text"] for block in content if isinstance(block, dict) and "text" in block]
 
 
 async def test_an_allowed_call_is_completed(tmp_path: Path) -> None:
@@ -421,9 +421,10 @@ async def test_a_large_result_is_kept_and_readable_by_its_scope(tmp_path: Path) 
         outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T")
 
     assert isinstance(outcome, Completed)
-    assert outcome.kept is not None
-    assert Path(outcome.kept).read_text(encoding="utf-8") == "line\n" * 20_000
-    assert line.scope.delivered(outcome.kept)
+    (replaced,) = outcome.replaced
+    assert replaced.file is not None
+    assert Path(replaced.file).read_text(encoding="utf-8") == "line\n" * 20_000
+    assert line.scope.delivered(replaced.file)
     assert str(texts(outcome)[0]).startswith("<persisted-output>\nOutput too large (97.7KB).")
 
 
@@ -523,7 +524,7 @@ async def test_a_hook_replaces_the_result_of_an_upstream_before_it_is_measured(
 
     assert isinstance(outcome, Completed)
     assert outcome.wire == wire
-    assert outcome.kept is None
+    assert outcome.replaced == ()
 
 
 async def test_a_hook_replaces_neither_a_built_ins_result_nor_a_failure(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class NamedTool:
         self.definition: JsonObject = {"name": self.name}
         self.interrupt = Interrupt.CANCEL
         self.result_limit = None
+        self.output = None
         self.validator = self
 
     def problems(self, arguments: Json) -> list[str]:

@@ -36,6 +36,7 @@ from mcp_dispatch.model.outcome import (
     RefusedBy,
     Suspended,
 )
+from mcp_dispatch.model.results import Replacement, Why
 from mcp_dispatch.model.tools import (
     CallContext,
     Checked,
@@ -77,6 +78,7 @@ class AnyTool:
     server: str | None = "files"
     interrupt: Interrupt = Interrupt.CANCEL
     result_limit: int | None = None
+    output: Validator | None = None
 
     @property
     def definition(self) -> JsonObject:
@@ -101,11 +103,11 @@ class AnyArguments:
         return []
 
 
-def completed(wire: JsonObject, arguments: JsonObject, kept: str | None = None) -> Completed:
+def completed(wire: JsonObject, arguments: JsonObject, *replaced: Replacement) -> Completed:
     valid = ValidCall(ResolvedCall(CALL, AnyTool()), arguments, Sharing.EXCLUSIVE)
     checked = CheckedCall(valid, arguments, None)
     permitted = PermittedCall(ReviewedCall(checked, checked, Review()), ALLOWED)
-    return Completed(Executed(permitted, ToolResult(wire), 0.1), wire, kept)
+    return Completed(Executed(permitted, ToolResult(wire), 0.1), wire, replaced)
 
 
 def written(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
@@ -127,11 +129,29 @@ def written(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
             {"outcome": "completed", "decision": DECISION},
         ),
         (
-            completed({"content": [], "isError": True}, {"path": "/b"}, "/state/results/a.txt"),
+            completed(
+                {"content": [], "isError": True},
+                {"path": "/b"},
+                Replacement(Why.SIZE, "text", 60_000, "/state/results/a.txt"),
+                Replacement(Why.BATCH, "structure", 9_000, problem="No space left on device"),
+            ),
             {
                 "outcome": "error",
                 "ran_with": {"path": "/b"},
-                "kept": "/state/results/a.txt",
+                "replaced": [
+                    {
+                        "reason": "over the limit of its tool",
+                        "what": "text",
+                        "bytes": 60_000,
+                        "file": "/state/results/a.txt",
+                    },
+                    {
+                        "reason": "over the budget of its batch",
+                        "what": "structure",
+                        "bytes": 9_000,
+                        "problem": "No space left on device",
+                    },
+                ],
                 "decision": DECISION,
             },
         ),

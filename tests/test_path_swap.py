@@ -191,6 +191,7 @@ class Late:
     validator: Validator
     interrupt: Interrupt
     result_limit: int | None
+    output: Validator | None = None
 
     def sharing(self, arguments: JsonObject) -> Sharing:
         return self.inner.sharing(arguments)

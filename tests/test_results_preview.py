@@ -70,7 +70,8 @@ def test_a_size_is_said_as_a_person_would(count: int, words: str) -> None:
         ({"content": [], "structuredContent": {"a": "é"}}, 9),
         ({"content": [], "structuredContent": None}, 0),
         ({"content": "not a list"}, 0),
-        ({"content": [None, 3, {"type": "text"}, {"type": "text", "text": 5}]}, 0),
+        ({"content": [{"type": "resource_link", "uri": "x:y"}]}, 36),
+        ({"content": [None, 3, {"type": "text"}]}, 4 + 1 + 15),
     ],
 )
 def test_only_what_the_model_reads_is_measured(wire: JsonObject, characters: int) -> None:

@@ -22,6 +22,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes import sweep
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.background import BackgroundTasks
 from mcp_dispatch.tools.bash import Bash
 from mcp_dispatch.tools.task_stop import OLD_NAMES, TaskStop
@@ -66,7 +67,9 @@ async def room(tmp_path: Path) -> AsyncGenerator[Room]:
     root = tmp_path.resolve()
     async with Children() as children:
         tasks = BackgroundTasks(children, root / "tasks")
-        bash = Bash(Workspace(root), children, root / "scratch", os.environ, tasks)
+        bash = Bash(
+            Workspace(root), children, root / "scratch", os.environ, tasks, ResultStore(root)
+        )
         yield Room(children, tasks, bash, TaskStop(tasks))
 
 

@@ -90,7 +90,7 @@ async def test_a_result_passes_untouched(tmp_path: Path) -> None:
         result = await vendor.run(checked.arguments, context())
 
     assert checked == Checked({"a": 1})
-    assert result == ToolResult(VENDOR_RESULT, VENDOR_RESULT)
+    assert result == ToolResult(VENDOR_RESULT, VENDOR_RESULT, foreign=True)
 
 
 async def test_a_protocol_error_passes_untouched(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def _serve(options: "Options", state: "StateDirectory") -> int:
     import anyio
 
     from mcp_dispatch.app import open_app
-    from mcp_dispatch.server import Backstage, Face
+    from mcp_dispatch.server import Backstage, Face, KeptResults
     from mcp_dispatch.wire import sdk
     from mcp_dispatch.wire.stdio import stdio_streams
 
@@ -119,6 +119,7 @@ async def _serve(options: "Options", state: "StateDirectory") -> int:
                 use_roots=app.use_roots if app.wants_roots else None,
                 room=stdio.outflow.room,
                 ask_timeout=app.ask_timeout,
+                local_resources=KeptResults(app.results.directory),
             )
         )
         async with anyio.create_task_group() as tasks:

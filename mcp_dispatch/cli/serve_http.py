@@ -100,7 +100,7 @@ async def serve_http(options: "Options", state: "StateDirectory", entrance: Entr
 
 def _face(app: "App", traffic: "Traffic") -> "Face":
     from mcp_dispatch.http.scopes import Scopes
-    from mcp_dispatch.server import Backstage, Face
+    from mcp_dispatch.server import Backstage, Face, KeptResults
 
     return Face(
         Backstage(
@@ -113,6 +113,7 @@ def _face(app: "App", traffic: "Traffic") -> "Face":
             use_roots=None,
             room=traffic.room,
             ask_timeout=app.ask_timeout,
+            local_resources=KeptResults(app.results.directory),
         )
     )
 

@@ -76,8 +76,8 @@ def _completed(call: ToolCall, completed: Completed) -> JsonObject:
     ran_with = completed.executed.permitted.arguments
     if ran_with != call.arguments:
         ending["ran_with"] = redact(ran_with, _LONGEST_TEXT, _MOST_TEXT)
-    if completed.kept is not None:
-        ending["kept"] = completed.kept
+    if completed.replaced:
+        ending["replaced"] = [each.record() for each in completed.replaced]
     return ending
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
+from mcp_dispatch.model.results import Replacement
 from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
 
 
@@ -31,16 +32,6 @@ class Review:
     rewrite: Rewrite | None = None
     stopped: str | None = None
     """A hook said `continue: false`: the reason. The tool still runs; the result is marked."""
-
-    def followed_by(self, later: "Review") -> "Review":
-        """Both together; what was rewritten later stands."""
-        reasons = [each for each in (self.stopped, later.stopped) if each is not None]
-        return Review(
-            votes=(*self.votes, *later.votes),
-            contexts=(*self.contexts, *later.contexts),
-            rewrite=later.rewrite or self.rewrite,
-            stopped="; ".join(reasons) if reasons else None,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +151,11 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The result as it is delivered. `kept` names the file that holds the whole of it."""
+    """The result as it is delivered, and what of it was replaced."""
 
     executed: Executed
     wire: JsonObject
-    kept: str | None = None
+    replaced: tuple[Replacement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

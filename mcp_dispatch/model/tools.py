@@ -9,6 +9,7 @@ from typing import Protocol
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError, Suspended
+from mcp_dispatch.model.results import Replacement
 
 Progress = Callable[[JsonObject], Awaitable[None]]
 """Takes `{"progress": n, "total"?: n, "message"?: text, ...}`, without the client's token."""
@@ -75,6 +76,11 @@ class ToolResult:
     wire: JsonObject
     response: Json = None
     changes: tuple[ContextChange, ...] = ()
+    replaced: tuple[Replacement, ...] = ()
+    """What the tool itself has kept on disk instead."""
+
+    foreign: bool = False
+    """Its text was written by others, who may imitate our markers in it."""
 
     @property
     def is_error(self) -> bool:
@@ -189,6 +195,11 @@ class Tool(Protocol):
     @property
     def result_limit(self) -> int | None:
         """Characters over which a result is kept on disk; None for a tool that bounds itself."""
+        ...
+
+    @property
+    def output(self) -> Validator | None:
+        """What clients hold its structured content against; None where no schema is advertised."""
         ...
 
     def sharing(self, arguments: JsonObject) -> Sharing: ...

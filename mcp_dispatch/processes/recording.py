@@ -2,12 +2,14 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
 CHUNK = 65536
+PIECE = 1 << 20
 LARGEST_PIPE = 1 << 20
 DISCARD_PAUSE = 0.05
 
@@ -78,6 +80,11 @@ class Recording:
 
     def read(self, start: int, count: int) -> bytes:
         return os.pread(self._file, count, start)
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, after `settle`, without holding more than a piece in memory."""
+        for start in range(0, self.size, PIECE):
+            yield self.read(start, min(PIECE, self.size - start))
 
     def conclude(self, line: str) -> None:
         """After `settle`: adds a last line of ours, and leaves the file under its name."""

@@ -7,6 +7,12 @@ from mcp_dispatch.results.preview import PREVIEW_BYTES, human_size, preview, utf
 from mcp_dispatch.results.size import blocks_of, text_of
 from mcp_dispatch.results.store import Kept
 
+ONLY_A_PREVIEW = (
+    "This is only a preview, not the whole output. "
+    "Before you rely on the rest, read that file page by page: with Read, `offset` and `limit`, "
+    "or with read_result where there is no Read."
+)
+
 _IMITATION = re.compile(
     r"<(?=[\s/]{0,8}(?:persisted-output|tool_use_error|system-reminder)\b)", re.IGNORECASE
 )
@@ -51,17 +57,42 @@ def with_text(block: Json, text: str) -> Json:
 
 def persisted(text: str, kept: Kept) -> str:
     """What the model gets instead of `text`. Its bytes depend on the content alone."""
+    return persisted_preview(preview(text), kept)
+
+
+def persisted_preview(shown: str, kept: Kept) -> str:
+    """The same where only the beginning of the text is at hand."""
     return (
         "<persisted-output>\n"
         f"Output too large ({human_size(kept.size)}). Full output saved to: {kept.path}\n"
         "\n"
         f"Preview (first {human_size(PREVIEW_BYTES)}):\n"
-        f"{harmless(preview(text))}\n"
+        f"{harmless(shown)}\n"
         "...\n"
         "</persisted-output>\n"
-        "This is only a preview, not the whole output. "
-        "Read that file with `offset` and `limit`, page by page, before you rely on the rest."
+        f"{ONLY_A_PREVIEW}"
     )
+
+
+def persisted_file(kind: str, kept: Kept) -> str:
+    """What the model gets instead of content that is not text; `kind` is a MIME type of ours."""
+    return (
+        "<persisted-output>\n"
+        f"Content of type {kind} ({human_size(kept.size)}) was decoded and saved to: {kept.path}\n"
+        "</persisted-output>"
+    )
+
+
+def link(kept: Kept, mime_type: str) -> JsonObject:
+    """The kept result as a resource that this client can read, page by page."""
+    return {
+        "type": "resource_link",
+        "uri": kept.uri,
+        "name": kept.path.name,
+        "description": f"The whole output, {human_size(kept.size)}; resources/read gives a page",
+        "mimeType": mime_type,
+        "size": kept.size,
+    }
 
 
 def cut(text: str, room: int, reason: str) -> str:

@@ -3,14 +3,23 @@
 import json
 
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.results.media import media_of
 
 
 def measure(wire: JsonObject) -> int:
-    """Characters of text, embedded text and structured content; images and blobs do not count."""
-    size = sum(len(text_of(block) or "") for block in blocks_of(wire))
+    """Characters of text, embedded text, links and structured content; images and blobs are
+    measured by themselves."""
+    size = sum(map(block_size, blocks_of(wire)))
     if wire.get("structuredContent") is not None:
         size += len(as_json(wire["structuredContent"]))
     return size
+
+
+def block_size(block: Json) -> int:
+    text = text_of(block)
+    if text is not None:
+        return len(text)
+    return 0 if media_of(block) is not None else len(as_json(block))
 
 
 def blocks_of(wire: JsonObject) -> list[Json]:

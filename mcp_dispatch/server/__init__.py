@@ -2,6 +2,7 @@
 
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.face import Face
+from mcp_dispatch.server.kept import KeptResults
 from mcp_dispatch.server.resources import LocalResources
 
-__all__ = ["Backstage", "Face", "LocalResources"]
+__all__ = ["Backstage", "Face", "KeptResults", "LocalResources"]

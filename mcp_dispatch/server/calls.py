@@ -16,6 +16,7 @@ from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspen
 from mcp_dispatch.model.questions import Caller
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.server.backstage import Backstage
+from mcp_dispatch.server.older import result_for
 from mcp_dispatch.wire import sdk
 
 ROOTS_SECONDS = 5.0
@@ -41,7 +42,8 @@ class Calls:
         dispatch = partial(
             self._backstage.dispatcher.dispatch, call, scope, self._caller(ctx, call)
         )
-        return _wire(await _while_awaited(sdk.request_over(ctx), dispatch))
+        wire = _wire(await _while_awaited(sdk.request_over(ctx), dispatch))
+        return result_for(ctx.protocol_version, wire)
 
     def _read(self, params: Mapping[str, Any], scope: Scope) -> ToolCall:
         name, arguments = params.get("name"), params.get("arguments")

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -17,6 +16,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.calls import ROOTS_SECONDS, Calls
 from mcp_dispatch.server.listing import listing, no_prompt, nothing_listed
+from mcp_dispatch.server.older import definition_for
 from mcp_dispatch.server.resources import Resources
 from mcp_dispatch.wire import sdk
 
@@ -109,7 +109,9 @@ class Face:
 
     async def _list(self, ctx: sdk.Context) -> JsonObject:
         self._listed = True
-        return listing(ctx, "tools", cast("list[Json]", await self._backstage.definitions()))
+        definitions = await self._backstage.definitions()
+        shown: list[Json] = [definition_for(ctx.protocol_version, each) for each in definitions]
+        return listing(ctx, "tools", shown)
 
     async def _ask_for_roots(self, ctx: sdk.Context) -> None:
         use_roots = self._backstage.use_roots

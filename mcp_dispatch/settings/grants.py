@@ -142,6 +142,8 @@ def _pieces(values: JsonObject) -> Iterator[tuple[Steps, Json]]:
             yield (key, name), value
     if (off := values.get("disableAllHooks")) is not None:
         yield ("disableAllHooks",), off
+    if (most := values.get("bashOutputMaxChars")) is not None:
+        yield ("bashOutputMaxChars",), most
 
 
 def _reason(steps: Steps, entry: Entry) -> str | None:

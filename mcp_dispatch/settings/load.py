@@ -71,6 +71,7 @@ class Settings:
     deny_instead_of_prompting: bool = False
     bypass_disabled: bool = False
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    bash_output_max_chars: int | None = None
     problems: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
     """Every file of every layer, there or not: one that is missing can be made."""
@@ -79,8 +80,6 @@ class Settings:
     """Files that hook commands name, also those of hooks that are off."""
 
     hooks: tuple[Kept, ...] = ()
-    http_hook_urls: tuple[str, ...] | None = None
-    http_hook_variables: tuple[str, ...] | None = None
     env: tuple[Kept, ...] = ()
     mcp_servers: tuple[Kept, ...] = ()
     restrictions: Restrictions = field(default_factory=Restrictions)
@@ -140,9 +139,8 @@ def load(
         deny_instead_of_prompting=any(file.permissions.deny_instead_of_prompting for file in files),
         bypass_disabled=merge.bypass_disabled(files),
         dispatch=merge.dispatch_of(files),
+        bash_output_max_chars=merge.bash_output_of(files),
         hooks=merge.hooks_of(files),
-        http_hook_urls=merge.hook_list_of(files, "allowedHttpHookUrls"),
-        http_hook_variables=merge.hook_list_of(files, "httpHookAllowedEnvVars"),
         env=merge.env_of(files, problems),
         mcp_servers=merge.kept_of(files, "mcpServers"),
         restrictions=merge.restrictions_of(files),

@@ -23,7 +23,6 @@ _MODES = {
     "auto": PermissionMode.DEFAULT,
     **{mode.value: mode for mode in PermissionMode},
 }
-HOOK_LISTS = ("allowedHttpHookUrls", "httpHookAllowedEnvVars")
 _MANAGED_HOOKS_ONLY = "allowManagedHooksOnly"
 _MANAGED_RULES_ONLY = "allowManagedPermissionRulesOnly"
 
@@ -118,6 +117,11 @@ def rule_tests_of(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
             yield RuleTestText(test["call"], effect, file.layer.path, line)
 
 
+def bash_output_of(files: Sequence[LayerFile]) -> int | None:
+    chosen = [file.values.get("bashOutputMaxChars") for file in files]
+    return next((most for most in chosen if isinstance(most, int)), None)
+
+
 def hooks_of(files: Sequence[LayerFile]) -> tuple[Kept, ...]:
     """The hooks that are switched on. Only a managed file switches managed hooks off."""
     kept = kept_of(files, "hooks")
@@ -128,27 +132,6 @@ def hooks_of(files: Sequence[LayerFile]) -> tuple[Kept, ...]:
     if off or _managed(files, _MANAGED_HOOKS_ONLY):
         return tuple(each for each in kept if each.layer is LayerKind.MANAGED)
     return kept
-
-
-def hook_list_of(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
-    """`allowedHttpHookUrls` or `httpHookAllowedEnvVars`; None where no file says anything.
-
-    A managed list holds alone: nobody else can add to it. A managed value that makes no sense
-    closes.
-    """
-    managed = [file for file in files if _is_managed(file)]
-    if any(file.written.get(key) is not None for file in managed):
-        return tuple(_texts(managed, key))
-    return (
-        tuple(_texts(files, key))
-        if any(file.values.get(key) is not None for file in files)
-        else None
-    )
-
-
-def _texts(files: Sequence[LayerFile], key: str) -> Iterator[str]:
-    for file in files:
-        yield from cast("list[str]", file.values.get(key) or [])
 
 
 def env_of(files: Sequence[LayerFile], problems: list[Problem]) -> tuple[Kept, ...]:
@@ -195,15 +178,11 @@ def restrictions_of(files: Sequence[LayerFile]) -> Restrictions:
 
 
 def misplaced(files: Sequence[LayerFile]) -> Iterator[Problem]:
-    """Keys that only a managed file, or only a file outside the workspace, can have."""
+    """Keys that only a managed file can have."""
     for file in files:
         for key in (_MANAGED_HOOKS_ONLY, _MANAGED_RULES_ONLY):
             if file.values.get(key) is True and not _is_managed(file):
                 message = "only a managed file can set this; it has no effect"
-                yield Problem(Severity.WARNING, file.layer.path, key, message)
-        for key in HOOK_LISTS:
-            if file.layer.of_workspace and file.values.get(key) is not None:
-                message = "a workspace cannot set this; set it in a file of your own"
                 yield Problem(Severity.WARNING, file.layer.path, key, message)
 
 

@@ -67,10 +67,19 @@ class ApprovalSettings(_OwnSection):
     timeout_seconds: Annotated[float, Field(gt=0)] = 50
 
 
-class ResultSettings(_OwnSection):
-    """`max_characters` replaces the built-in threshold over which a result is kept on disk."""
+ResultChars = Annotated[int, Field(ge=1000)]
 
-    max_characters: Annotated[int, Field(ge=1000)] | None = None
+
+class ResultSettings(_OwnSection):
+    """Over how many characters a result is kept on disk: of one tool (by the name that rules
+    know), of one server, of all; null means without a limit. And for how long it is kept."""
+
+    max_chars: ResultChars | None = None
+    servers: dict[str, ResultChars | None] = {}
+    tools: dict[str, ResultChars | None] = {}
+    max_image_bytes: Annotated[int, Field(ge=1000)] = 3_750_000
+    retention_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30
+    max_total_bytes: Annotated[int, Field(ge=1_000_000)] = 2 * 1024**3
 
 
 class RuleTestCall(_OwnSection):
@@ -164,10 +173,9 @@ class SettingsFile(_Section):
     allowed_mcp_servers: list[ServerMatch] | None = None
     denied_mcp_servers: list[ServerMatch] = []
     disable_all_hooks: bool | None = None
+    bash_output_max_chars: Annotated[int, Field(ge=4_000, le=128_000)] | None = None
     allow_managed_hooks_only: bool = False
     allow_managed_permission_rules_only: bool = False
-    allowed_http_hook_urls: list[str] | None = None
-    http_hook_allowed_env_vars: list[str] | None = None
 
 
 def settings_json_schema() -> JsonObject:

@@ -1,6 +1,7 @@
 """Executed -> Completed: post-hooks speak, the result is made to fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from anyio import to_thread
@@ -9,73 +10,110 @@ from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.hooks.replacing import with_output
 from mcp_dispatch.model.calls import Afterword, Completed, Executed
 from mcp_dispatch.model.circumstances import Circumstances
-from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.replace import Fitted, fit
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.results import Why
+from mcp_dispatch.model.tools import Sharing
+from mcp_dispatch.results.budget import Budget
+from mcp_dispatch.results.contract import conforming, with_notes
+from mcp_dispatch.results.limits import Limits
+from mcp_dispatch.results.replace import Fitted, fit, needs_disk
 from mcp_dispatch.results.size import measure
+from mcp_dispatch.results.stale import Glance, glance, stale_hint
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.scope import Scope
 
 STOPPED_META = "mcp-dispatch/stopped"
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one result may be, and the files that were known before its call ran."""
+
+    results: ResultStore
+    limits: Limits
+    budget: Budget
+    before: Glance
+
+    @classmethod
+    def prepare(
+        cls, results: ResultStore, limits: Limits, budget: Budget, scope: Scope, sharing: Sharing
+    ) -> "Delivery":
+        """What only looks changes no files."""
+        alone = sharing is Sharing.EXCLUSIVE
+        return cls(results, limits, budget, glance(scope.files if alone else {}))
+
+
 async def finish(
-    results: ResultStore,
+    delivery: Delivery,
     hooks: Hooks,
     executed: Executed,
     scope: Scope,
     circumstances: Circumstances,
 ) -> Completed:
+    stale = await _stale(delivery.before, scope)
     # Hooks may replace what an upstream answered; to what a built-in delivers they only add.
-    foreign = executed.permitted.tool.server is not None
-    afterword = await hooks.after(executed, circumstances) if foreign else Afterword()
+    upstream = executed.permitted.tool.server is not None
+    afterword = await hooks.after(executed, circumstances) if upstream else Afterword()
     executed = with_output(executed, afterword.output)
-    fitted = await _fitted(executed, results)
+    fitted = await _fitted(executed, delivery)
     for path in fitted.files:
         scope.deliver(path)
-    if not foreign:
+    if not upstream:
         afterword = await hooks.after(executed, circumstances)
-    notes = scope.take_notes()
-    return Completed(executed, _annotated(fitted.wire, executed, afterword, notes), fitted.kept)
+    wire = _annotated(fitted.wire, executed, afterword, stale)
+    return Completed(executed, wire, (*executed.result.replaced, *fitted.replaced))
 
 
-async def _fitted(executed: Executed, results: ResultStore) -> Fitted:
+async def _stale(before: Glance, scope: Scope) -> tuple[str, ...]:
+    """The files that the scope has read and this call has changed."""
+    touched = before.touched()
+    if not touched:
+        return ()
+    return await to_thread.run_sync(partial(before.changed, touched, scope.files))
+
+
+async def _fitted(executed: Executed, delivery: Delivery) -> Fitted:
+    """Made to fit its own limit first, then that of its batch; each decided once."""
     tool, wire = executed.permitted.tool, executed.result.wire
+    limits = delivery.limits
+    limit = limits.of(tool)
     make = partial(
         fit,
         wire,
-        tool.result_limit,
-        results,
-        tool.name,
-        has_output_schema="outputSchema" in tool.definition,
-        foreign=tool.server is not None,
+        store=delivery.results,
+        tool_name=tool.name,
+        has_output_schema=tool.output is not None,
+        foreign=executed.result.foreign,
+        image_bytes=limits.image_bytes,
     )
-    if tool.result_limit is None or measure(wire) <= tool.result_limit:
-        return make()
-    # Over the limit it waits for the disk, which the other calls must not.
-    return await to_thread.run_sync(make)
+    on_disk = needs_disk(wire, limit.chars, limits.image_bytes)
+    fitted = await _made(partial(make, limit=limit.chars), on_disk)
+    call_id = executed.permitted.reviewed.checked.call.id
+    if limit.counted and not delivery.budget.admits(call_id, measure(fitted.wire)):
+        fitted = await _made(partial(make, limit=0, why=Why.BATCH), True)
+        delivery.budget.spend(measure(fitted.wire))
+    wire = conforming(fitted.wire, tool.output, tool.name)
+    return fitted if wire is fitted.wire else Fitted(wire, fitted.replaced)
+
+
+async def _made(make: Callable[[], Fitted], on_disk: bool) -> Fitted:
+    # What waits for the disk must not keep the other calls waiting.
+    return await to_thread.run_sync(make) if on_disk else make()
 
 
 def _annotated(
-    wire: JsonObject, executed: Executed, afterword: Afterword, notes: Sequence[str]
+    wire: JsonObject, executed: Executed, afterword: Afterword, stale: tuple[str, ...]
 ) -> JsonObject:
-    """What hooks say to the model arrives as extra text; a stop is visible, since the client owns
-    the loop."""
+    """What hooks and we say to the model arrives as extra text; a stop is visible, since the
+    client owns the loop."""
     review = executed.permitted.reviewed.review
-    contexts = [*notes, *review.contexts, *afterword.contexts]
+    notes = [*([stale_hint(stale)] if stale else []), *review.contexts, *afterword.contexts]
     stopped = afterword.stopped or review.stopped
-    if not contexts and stopped is None:
-        return wire
-    content = wire.get("content")
-    blocks: list[Json] = list(content) if isinstance(content, list) else []
     if stopped is not None:
-        contexts.append(f"A hook asks to stop here: {stopped}")
-    annotated: JsonObject = {**wire, "content": [*blocks, *map(_text_block, contexts)]}
-    if stopped is not None:
-        meta = wire.get("_meta")
-        known = meta if isinstance(meta, dict) else {}
-        annotated["_meta"] = {**known, STOPPED_META: stopped}
-    return annotated
-
-
-def _text_block(text: str) -> JsonObject:
-    return {"type": "text", "text": text}
+        notes.append(f"A hook asks to stop here: {stopped}")
+    annotated = with_notes(wire, notes, executed.permitted.tool.output)
+    if stopped is None:
+        return annotated
+    meta = wire.get("_meta")
+    known = meta if isinstance(meta, dict) else {}
+    return {**annotated, "_meta": {**known, STOPPED_META: stopped}}

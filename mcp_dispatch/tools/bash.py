@@ -1,9 +1,12 @@
 """Bash: one command in a shell of its own, with a deadline and all that it started in hand."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+
+from anyio import to_thread
 
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
@@ -21,9 +24,11 @@ from mcp_dispatch.processes.child import Child
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.processes.recording import Recording
+from mcp_dispatch.results.store import CannotKeep, Kept, ResultStore
 from mcp_dispatch.shell.read_only import is_read_only
 from mcp_dispatch.tools import bash_background, bash_text
 from mcp_dispatch.tools.background import LIFE_MS, LONGEST_LIFE_MS, BackgroundTasks, Job, Task
+from mcp_dispatch.tools.bash_persisted import persisted_result
 from mcp_dispatch.tools.bash_start import (
     DirectoryReport,
     environment,
@@ -35,6 +40,8 @@ from mcp_dispatch.tools.bash_status import Ending, ended, stopped, timed_out
 from mcp_dispatch.tools.bash_watch import Watched, watch
 from mcp_dispatch.tools.builtin import BuiltIn, Declaration
 from mcp_dispatch.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
@@ -110,6 +117,7 @@ class Bash(BuiltIn):
         scratch: Path,
         environ: Mapping[str, str],
         tasks: BackgroundTasks,
+        results: ResultStore,
         *,
         output_limit: int = OUTPUT_LIMIT,
     ) -> None:
@@ -119,6 +127,7 @@ class Bash(BuiltIn):
         self._scratch = scratch
         self._environ = dict(environ)
         self._tasks = tasks
+        self._results = results
         self._output_limit = output_limit
 
     def sharing(self, arguments: JsonObject) -> Sharing:
@@ -176,7 +185,18 @@ class Bash(BuiltIn):
             ending = timed_out(timeout_ms, not_moved=full if begun.task else None)
         else:
             ending = _ending(begun)
-        return self._result(ending, begun, context)
+        kept = await self._kept(begun.recording, ending)
+        return self._result(ending, begun, context, kept)
+
+    async def _kept(self, recording: Recording, ending: Ending) -> Kept | None:
+        """What is too much to be held in memory goes from file to file, whole."""
+        if ending.failure or recording.size <= SUCCESS_BYTES:
+            return None
+        try:
+            return await to_thread.run_sync(self._results.keep, recording.pieces)
+        except CannotKeep as problem:
+            logger.warning("the output of a command was cut: %s", problem)
+            return None
 
     async def _begin(self, command: str, context: CallContext, opened: ExitStack) -> _Begun:
         cwd = self._start_directory(context)
@@ -215,15 +235,19 @@ class Bash(BuiltIn):
         usable = cwd is not None and cwd.is_dir() and self._workspace.contains(cwd)
         return cwd if cwd is not None and usable else self._workspace.require()
 
-    def _result(self, ending: Ending, begun: _Begun, context: CallContext) -> ToolResult:
+    def _result(
+        self, ending: Ending, begun: _Begun, context: CallContext, kept: Kept | None
+    ) -> ToolResult:
+        note, changes = self._directory_after(begun.report.directory(), context)
+        if kept is not None:
+            return persisted_result(ending, begun.recording, kept, note, changes)
         limit = FAILURE_BYTES if ending.failure else SUCCESS_BYTES
         output = bash_text.shown(begun.recording, limit)
-        note, changes = self._directory_after(begun.report.directory(), context)
         text = "\n".join(part for part in (ending.failure, output, note) if part)
         wire: JsonObject = {"content": [{"type": "text", "text": text}]}
         if ending.failure:
             wire["isError"] = True
-        return ToolResult(wire, ending.response(output), changes)
+        return ToolResult(wire, ending.response(output), changes, foreign=True)
 
     def _directory_after(
         self, reported: Path | None, context: CallContext

@@ -100,6 +100,11 @@ class BuiltIn(ABC):
     def result_limit(self) -> int | None:
         return self._declaration.result_limit
 
+    @property
+    def output(self) -> Validator | None:
+        """Built-ins answer in text only: a client may show the model nothing beside structure."""
+        return None
+
     def sharing(self, arguments: JsonObject) -> Sharing:
         """By default what the tool is: a reader shares, anything else runs alone."""
         return Sharing.SHARED if self._declaration.read_only else Sharing.EXCLUSIVE

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from mcp_dispatch.model.tools import Tool
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.background import BackgroundTasks
 from mcp_dispatch.tools.bash import Bash
 from mcp_dispatch.tools.edit import Edit
 from mcp_dispatch.tools.glob import Glob
 from mcp_dispatch.tools.grep import Grep
 from mcp_dispatch.tools.read import Read
+from mcp_dispatch.tools.read_result import ReadResult
 from mcp_dispatch.tools.task_stop import TaskStop
 from mcp_dispatch.tools.web_fetch import WebFetch
 from mcp_dispatch.tools.write import Write
@@ -27,11 +29,13 @@ class BuiltIns:
         children: Children,
         scratch: Path,
         tasks: BackgroundTasks,
+        results: ResultStore,
         environ: Mapping[str, str],
     ) -> None:
         self._children = children
         self._scratch = scratch
         self._tasks = tasks
+        self._results = results
         self._web_fetch = WebFetch(children, environ)
 
     def offered(
@@ -39,7 +43,7 @@ class BuiltIns:
     ) -> list[Tool]:
         """`chosen` names them; None offers all."""
         every: list[Tool] = [
-            Bash(workspace, self._children, self._scratch, environ, self._tasks),
+            Bash(workspace, self._children, self._scratch, environ, self._tasks, self._results),
             Edit(workspace),
             Glob(workspace, environ),
             Grep(workspace, self._children, environ),
@@ -48,7 +52,11 @@ class BuiltIns:
             self._web_fetch,
             Write(workspace),
         ]
-        return [tool for tool in every if chosen is None or tool.name in chosen]
+        if chosen is None:
+            return every
+        offered = [tool for tool in every if tool.name in chosen]
+        # Whoever was given the beginning of a result needs a way to the rest of it.
+        return offered if "Read" in chosen else [*offered, ReadResult(self._results.directory)]
 
 
 def unknown_names(chosen: Iterable[str]) -> list[str]:

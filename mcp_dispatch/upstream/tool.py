@@ -1,5 +1,6 @@
 """The tools of an upstream as tools of ours: definition kept raw, calls routed to their server."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,9 +19,13 @@ from mcp_dispatch.model.tools import (
     error_result,
     no_progress,
 )
+from mcp_dispatch.results.contract import told_as_text
 from mcp_dispatch.upstream.errors import CallFailed
+from mcp_dispatch.upstream.output import Advertised
 from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
 from mcp_dispatch.upstream.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 RESULT_LIMIT: Final = 50_000
 LARGEST_RESULT_LIMIT: Final = 500_000
@@ -60,6 +65,9 @@ class UpstreamTool:
 
     supervisor: Supervisor = field(repr=False)
     interrupt: Interrupt = Interrupt.CANCEL
+    output: Validator | None = field(default=None, repr=False)
+    untyped: bool = False
+    """Its output schema cannot be shown to clients, and so neither can its structured content."""
 
     def sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.SHARED if self.shared else Sharing.EXCLUSIVE
@@ -83,7 +91,7 @@ class UpstreamTool:
                 f"The server {self.server!r} wants to ask something before it runs "
                 f"{self.tool!r}, which is not supported yet; the call was given up."
             )
-        return ToolResult(answer, answer)
+        return ToolResult(told_as_text(answer) if self.untyped else answer, answer, foreign=True)
 
 
 def upstream_tools(
@@ -107,6 +115,7 @@ def upstream_tools(
             else:
                 held_back.append(made)
     supervisor.validators.forget_all_but({*tools, *(each.tool for each in held_back)})
+    supervisor.validators.outputs.forget_all_but(tools)
     return tuple(tools.values()), tuple(held_back)
 
 
@@ -123,18 +132,37 @@ def _make(
     if isinstance(validator, str):
         return HeldBack(supervisor.name, name, f"its inputSchema {validator}")
     exposed = expose(supervisor.config, supervisor.config.tools.rename.get(name, name))
+    output = _output(supervisor, name, definition)
+    shown: JsonObject = {key: value for key, value in definition.items() if key != "outputSchema"}
+    if output is not None:
+        shown = {**definition, "outputSchema": output.schema}
     return UpstreamTool(
         name=exposed,
         rule_name=rule_name(supervisor.name, name),
         server=supervisor.name,
         tool=name,
-        definition={**definition, "name": exposed},
+        definition={**shown, "name": exposed},
         validator=validator,
         result_limit=_result_limit(definition),
         shared=supervisor.config.sharing != "exclusive" or _read_only(definition),
         alone=supervisor.config.sharing == "server" and not _read_only(definition),
         supervisor=supervisor,
+        output=None if output is None else output.validator,
+        untyped=output is None and "outputSchema" in definition,
     )
+
+
+def _output(supervisor: Supervisor, name: str, definition: JsonObject) -> Advertised | None:
+    """What is advertised; an unusable schema is left out and reported, the tool is not."""
+    if "outputSchema" not in definition:
+        return None
+    output = supervisor.validators.outputs.of(name, definition["outputSchema"])
+    if not isinstance(output, str):
+        return output
+    logger.warning(
+        "%s: %r: its outputSchema %s; it is listed without one", supervisor.name, name, output
+    )
+    return None
 
 
 def _read_only(definition: JsonObject) -> bool:

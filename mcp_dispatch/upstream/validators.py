@@ -7,6 +7,7 @@ from mcp_dispatch.model.tools import Validator
 from mcp_dispatch.schema.compile import compile_schema
 from mcp_dispatch.schema.definition import input_schema_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.upstream.output import OutputSchemas
 
 
 class Validators:
@@ -14,6 +15,7 @@ class Validators:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Validator | str]] = {}
+        self.outputs = OutputSchemas()
 
     def of(self, tool: str, schema: Json) -> Validator | str:
         """The validator, or what is wrong with the schema: a clause, as in "is not an object"."""

@@ -1,0 +1,55 @@
+"""How large a result may be before it is kept on disk: what settings say, then the tool itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.results.replace import IMAGE_BYTES
+
+RESULT_CHARS = 50_000
+BASH_CHARS = 30_000
+
+_BASH = "Bash"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`chars` is None for a tool that bounds itself. Only what is `counted` uses up the budget of
+    its batch: who was given a larger or no limit was given it knowingly."""
+
+    chars: int | None
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the settings say; None in `tools` and `servers` means without a limit."""
+
+    every: int | None = None
+    servers: Mapping[str, int | None] = field(default_factory=lambda: {})
+    tools: Mapping[str, int | None] = field(default_factory=lambda: {})
+    """By the name that rules know."""
+
+    bash: int = BASH_CHARS
+    image_bytes: int = IMAGE_BYTES
+
+    def of(self, tool: Tool) -> Limit:
+        if tool.rule_name in self.tools:
+            return _chosen(self.tools[tool.rule_name])
+        if tool.server is not None:
+            return self._of_server(tool.server, tool.result_limit)
+        if tool.result_limit is None:
+            return Limit(None, counted=False)
+        own = self.bash if tool.rule_name == _BASH else tool.result_limit
+        return Limit(min(own, self.every or RESULT_CHARS), counted=True)
+
+    def _of_server(self, server: str, own: int | None) -> Limit:
+        if server in self.servers:
+            return _chosen(self.servers[server])
+        if self.every is not None:
+            return _chosen(self.every)
+        return _chosen(own)
+
+
+def _chosen(chars: int | None) -> Limit:
+    return Limit(chars, counted=chars is not None and chars <= RESULT_CHARS)

@@ -1,0 +1,62 @@
+"""Locks among the processes that share a results directory: who keeps, who removes, who reads."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@contextmanager
+def shared(directory: Path) -> Generator[None, None, None]:
+    """While this is held, nothing in the directory is removed."""
+    with _locked(directory, exclusive=False):
+        yield
+
+
+@contextmanager
+def exclusive(directory: Path) -> Generator[None, None, None]:
+    """While this is held, nobody else counts on a file that is there."""
+    with _locked(directory, exclusive=True):
+        yield
+
+
+def hold(descriptor: int) -> None:
+    """As long as the descriptor of a kept result is open, the file is not removed; and its age
+    starts anew, so that it is still there for the next page."""
+    with suppress(OSError):
+        os.utime(descriptor)
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody reads it at this moment."""
+    if sys.platform == "win32":
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextmanager
+def _locked(directory: Path, *, exclusive: bool) -> Generator[None, None, None]:
+    # The directory itself is what is locked: a lock file could not be made on a full disk.
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,133 @@
+"""Content that is not text: what a block carries, and the file it is decoded to."""
+
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_dispatch.model.json import Json
+from mcp_dispatch.results.store import Source
+
+_PIECE = 1 << 20  # a multiple of four, so that each piece of base64 decodes by itself
+
+_SUFFIXES = {
+    "application/epub+zip": ".epub",
+    "application/gzip": ".gz",
+    "application/json": ".json",
+    "application/msword": ".doc",
+    "application/pdf": ".pdf",
+    "application/vnd.ms-excel": ".xls",
+    "application/vnd.ms-powerpoint": ".ppt",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
+    "application/x-tar": ".tar",
+    "application/xml": ".xml",
+    "application/zip": ".zip",
+    "audio/aac": ".aac",
+    "audio/flac": ".flac",
+    "audio/mp4": ".m4a",
+    "audio/mpeg": ".mp3",
+    "audio/ogg": ".ogg",
+    "audio/wav": ".wav",
+    "audio/webm": ".weba",
+    "audio/x-wav": ".wav",
+    "image/avif": ".avif",
+    "image/bmp": ".bmp",
+    "image/gif": ".gif",
+    "image/heic": ".heic",
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/svg+xml": ".svg",
+    "image/tiff": ".tiff",
+    "image/webp": ".webp",
+    "text/csv": ".csv",
+    "text/html": ".html",
+    "text/markdown": ".md",
+    "text/plain": ".txt",
+    "video/mp4": ".mp4",
+    "video/webm": ".webm",
+}
+_BY_FIRST_BYTES = (
+    (rb"\x89PNG\r\n\x1a\n", "image/png"),
+    (rb"\xff\xd8\xff", "image/jpeg"),
+    (rb"GIF8[79]a", "image/gif"),
+    (rb"RIFF....WEBP", "image/webp"),
+    (rb"RIFF....WAVE", "audio/wav"),
+    (rb"%PDF-", "application/pdf"),
+    (rb"PK\x03\x04", "application/zip"),
+    (rb"\x1f\x8b", "application/gzip"),
+    (rb"OggS", "audio/ogg"),
+    (rb"fLaC", "audio/flac"),
+    (rb"ID3|\xff[\xfb\xf3\xf2]", "audio/mpeg"),
+)
+_UNKNOWN = "application/octet-stream"
+SEEN_BY_MODELS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Base64 in a block. `mime_type` is one that we know; `image` is what a model may look at."""
+
+    data: str
+    mime_type: str
+    image: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes once decoded."""
+        return len(self.data) * 3 // 4
+
+    @property
+    def suffix(self) -> str:
+        return _SUFFIXES.get(self.mime_type, ".bin")
+
+    def decoded(self) -> Source:
+        """Raises `binascii.Error` while it is read where the data is not base64."""
+        return lambda: _decoded(self.data)
+
+
+def media_of(block: Json) -> Media | None:
+    """What an image, an audio block or an embedded blob carries."""
+    if not isinstance(block, dict):
+        return None
+    kind = block.get("type")
+    carrier, key = (block.get("resource"), "blob") if kind == "resource" else (block, "data")
+    if kind not in ("image", "audio", "resource") or not isinstance(carrier, dict):
+        return None
+    data = carrier.get(key)
+    if not isinstance(data, str):
+        return None
+    mime_type = _mime_type(carrier.get("mimeType"), data)
+    return Media(data, mime_type, kind == "image" and mime_type in SEEN_BY_MODELS)
+
+
+def mime_type_of(path: Path) -> str:
+    """Of a kept result, by the suffix that we gave it."""
+    return next((known for known, suffix in _SUFFIXES.items() if suffix == path.suffix), _UNKNOWN)
+
+
+def _mime_type(stated: Json, data: str) -> str:
+    """The stated one where we know it, else what the first bytes say: nothing else of a server's
+    text reaches the name of a file."""
+    plain = stated.partition(";")[0].strip().lower() if isinstance(stated, str) else ""
+    if plain in _SUFFIXES:
+        return plain
+    try:
+        head = binascii.a2b_base64(data[:64])
+    except (binascii.Error, ValueError):
+        return _UNKNOWN
+    for pattern, known in _BY_FIRST_BYTES:
+        if re.match(pattern, head, re.DOTALL):
+            return known
+    return _UNKNOWN
+
+
+def _decoded(data: str) -> Iterator[bytes]:
+    clean = data if len(data) % 4 == 0 and not re.search(r"\s", data) else "".join(data.split())
+    for start in range(0, len(clean), _PIECE):
+        try:
+            yield binascii.a2b_base64(clean[start : start + _PIECE], strict_mode=True)
+        except ValueError as problem:  # characters outside ASCII are no binascii.Error
+            raise binascii.Error(str(problem)) from problem

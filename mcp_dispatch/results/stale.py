@@ -1,0 +1,75 @@
+"""Files that somebody has read and that a call has changed: they should be read again."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_dispatch.model.tools import FileSeen
+from mcp_dispatch.results.markers import harmless
+
+MOST_LOOKED_AT = 1_000
+MOST_NAMED = 20
+_LARGEST_COMPARED = 16 * 1024 * 1024
+
+_Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The files of a scope just before a call: when each was changed last, and its size."""
+
+    stamps: Mapping[str, _Stamp | None]
+
+    def touched(self) -> tuple[str, ...]:
+        return tuple(path for path, before in self.stamps.items() if _stamp(path) != before)
+
+    def changed(self, touched: Sequence[str], seen: Mapping[str, FileSeen]) -> tuple[str, ...]:
+        """Which of the touched ones are not as the scope knows them: a tool that writes tells us
+        what it wrote. Reads them: call it from a worker thread."""
+        return tuple(path for path in touched if path in seen and _differs(path, seen[path]))
+
+
+def glance(seen: Mapping[str, FileSeen]) -> Glance:
+    """Of the files that were read most recently."""
+    recent = list(seen)[-MOST_LOOKED_AT:]
+    return Glance({path: _stamp(path) for path in recent})
+
+
+def stale_hint(paths: tuple[str, ...]) -> str:
+    """What the model is told."""
+    more = f"\n- and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    named = "".join(f"\n- {_spoken(path)}" for path in paths[:MOST_NAMED])
+    return (
+        "<system-reminder>This call changed files that were read before. What is known of them is "
+        f"out of date; read them again before editing:{named}{more}</system-reminder>"
+    )
+
+
+def _spoken(path: str) -> str:
+    """The name of a file may be anything, also what looks like the end of this hint."""
+    return harmless(path if path.isprintable() else ascii(path))
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116  (no Path for each of many)
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size)
+
+
+def _differs(path: str, seen: FileSeen) -> bool:
+    """By content: a newer time on the same bytes is no change."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return True
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != seen.size:
+            return True
+        if status.st_size > _LARGEST_COMPARED:
+            return status.st_mtime_ns != seen.mtime_ns
+        return hashlib.sha256(file.read()).hexdigest() != seen.digest

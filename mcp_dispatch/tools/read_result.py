@@ -1,0 +1,78 @@
+"""read_result: a kept result page by page, for clients that were not given Read."""
+
+from pathlib import Path
+
+from anyio import to_thread
+
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
+from mcp_dispatch.results.markers import harmless
+from mcp_dispatch.results.pages import CannotRead, find, id_in, is_text, read_page
+from mcp_dispatch.tools.builtin import BuiltIn, Declaration
+
+_DECLARATION = Declaration(
+    name="read_result",
+    title="Read a kept result",
+    description=(
+        "Reads one page of a result that was too large and was kept in a file.\n"
+        "- `id` is what the result named: the path, the dispatch:// link, or the id in them.\n"
+        "- `offset` is in bytes; each page says where the next one starts."
+    ),
+    properties={
+        "id": {"type": "string", "minLength": 1, "description": "The path, link or id"},
+        "offset": {"type": "integer", "minimum": 0, "description": "Where to start, in bytes"},
+    },
+    required=("id",),
+    read_only=True,
+    destructive=False,
+    idempotent=True,
+    open_world=False,
+    interrupt=Interrupt.CANCEL,
+    result_limit=None,
+)
+
+
+class ReadResult(BuiltIn):
+    """`directory` is where results are kept: nothing else is ever opened."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(_DECLARATION)
+        self._directory = directory
+
+    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+        self._found(arguments, context)
+        return Checked(arguments)
+
+    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
+        path = self._found(arguments, context)
+        if not is_text(path):
+            return error_result(
+                f"{path} is not text; open it with a program that knows its format."
+            )
+        asked = arguments.get("offset")
+        offset = int(asked) if isinstance(asked, int | float) else 0
+        try:
+            page = await to_thread.run_sync(read_page, path, offset)
+        except CannotRead as problem:
+            return error_result(str(problem))
+        more = f"; the next page has offset {page.end}" if page.end < page.size else ""
+        told = f"[Bytes {page.start}-{page.end} of {page.size}{more}]"
+        text = harmless(page.content.decode("utf-8", "replace"))
+        return ToolResult(
+            {"content": [{"type": "text", "text": f"{text}\n\n{told}"}]},
+            {"path": str(path), "start": page.start, "end": page.end, "size": page.size},
+        )
+
+    def _found(self, arguments: JsonObject, context: CallContext) -> Path:
+        named = str(arguments["id"])
+        id = id_in(named, self._directory)
+        path = None if id is None else find(self._directory, id, context.scope.delivered)
+        if path is None:
+            raise Refused(
+                RefusedBy.SEMANTIC,
+                f"no result {named[:200]!r} was delivered here, or it is kept no longer;"
+                " give the path or the link that a result named",
+            )
+        return path
