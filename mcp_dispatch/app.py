@@ -25,6 +25,7 @@ from mcp_dispatch.results.limits import BASH_CHARS, Limits
 from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.scope import Scope
+from mcp_dispatch.settings.concurrency import limit_from
 from mcp_dispatch.settings.files import SettingsFiles
 from mcp_dispatch.settings.layers import (
     MANAGED_DIR,
@@ -134,6 +135,7 @@ class App:
         self.results = results
         self.on_tools_changed: Callable[[], None] = lambda: None
         self.on_reloaded: Callable[[], None] = lambda: None
+        self._limit = limit_from(options.environ)
         self.scope = self.open_scope()
         self._live = self._make_live()
         self.dispatcher = Dispatcher(
@@ -180,7 +182,8 @@ class App:
         """For one more client, which starts in the workspace."""
         chosen = self._settings.dispatch.concurrency
         batching = Batching(chosen.batch_window_ms / 1000, SiblingAbort(chosen.sibling_abort))
-        return Scope(self._workspace.root, limit=chosen.max, batching=batching)
+        limit = self._limit or chosen.max
+        return Scope(self._workspace.root, limit=limit, batching=batching)
 
     async def end_scope(self, scope: Scope) -> None:
         """Called once its calls have ended: what they left running ends too."""

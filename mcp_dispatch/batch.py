@@ -45,6 +45,8 @@ class Batching:
 
 
 Apply = Callable[[Iterable[ContextChange]], None]
+Watch = Callable[["Member"], None]
+"""Told of a call whenever its state has changed."""
 
 
 class Member:
@@ -65,6 +67,7 @@ class Member:
         self.scope = anyio.CancelScope()
         """What the call runs in. `cancel` ends it, and nothing else does."""
 
+        self.watch: Watch | None = None
         self.cancelled: Cancelled | None = None
         self.changes: tuple[ContextChange, ...] = ()
         self._begun = False
@@ -82,7 +85,7 @@ class Member:
     def admit(self, sharing: Sharing) -> None:
         """The call has its slot."""
         self.sharing = sharing
-        self.state = CallState.EXECUTING
+        self.reach(CallState.EXECUTING)
         if sharing is Sharing.EXCLUSIVE:
             self.batch.apply_changes()
 
@@ -99,8 +102,14 @@ class Member:
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.state = CallState.COMPLETED
-        self.batch.ended(self)
+        self.batch.ended()
+        self.reach(CallState.COMPLETED)
+
+    def reach(self, state: CallState) -> None:
+        if state is not self.state:
+            self.state = state
+            if self.watch is not None:
+                self.watch(self)
 
     def cancel(self, reason: CancelReason, message: str = "") -> bool:
         """Whether the call will end so: one that has ended, or that runs a tool which blocks
@@ -167,7 +176,7 @@ class Batch:
             self.close()
         await self._over.wait()
 
-    def ended(self, member: Member) -> None:
+    def ended(self) -> None:
         self._running -= 1
         if not self._running:
             self.apply_changes()

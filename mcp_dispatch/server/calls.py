@@ -10,10 +10,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.approval.client import INPUT_KEY, LiveCaller, Request, RetryingCaller
+from mcp_dispatch.executor import Executor
 from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.questions import Caller
+from mcp_dispatch.model.wording import cancelled_text, error_text
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.older import result_for
@@ -29,6 +31,7 @@ class Calls:
 
     def __init__(self, backstage: Backstage, placed: anyio.Event) -> None:
         self._backstage = backstage
+        self._executor = Executor(backstage.dispatcher)
         self._placed = placed
 
     async def answer(self, ctx: sdk.Context) -> JsonObject:
@@ -39,10 +42,8 @@ class Calls:
         scope = self._backstage.scope_of(ctx)
         call = self._read(params, scope)
         await self._backstage.expect(call.name)
-        dispatch = partial(
-            self._backstage.dispatcher.dispatch, call, scope, self._caller(ctx, call)
-        )
-        wire = _wire(await _while_awaited(sdk.request_over(ctx), dispatch))
+        execute = partial(self._executor.call, call, scope, self._caller(ctx, call))
+        wire = _wire(await _while_awaited(sdk.request_over(ctx), execute))
         return result_for(ctx.protocol_version, wire)
 
     def _read(self, params: Mapping[str, Any], scope: Scope) -> ToolCall:
@@ -121,9 +122,9 @@ def _wire(outcome: Outcome) -> JsonObject:
         case Completed():
             return outcome.wire
         case Refusal():
-            return _error(outcome.message)
+            return _error(error_text(outcome.message))
         case Cancelled():
-            return _error(f"The call was cancelled: {outcome.message or outcome.reason.value}")
+            return _error(cancelled_text(outcome))
         case Suspended():
             return {
                 "resultType": "input_required",
@@ -136,6 +137,5 @@ def _wire(outcome: Outcome) -> JsonObject:
             assert_never(outcome)
 
 
-def _error(message: str) -> JsonObject:
-    text = f"<tool_use_error>{message}</tool_use_error>"
+def _error(text: str) -> JsonObject:
     return {"content": [{"type": "text", "text": text}], "isError": True}
