@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.settings.concurrency import limit_from
 from mcp_dispatch.settings.load import (
     FileState,
     Kept,
@@ -475,3 +476,13 @@ def test_the_json_schema_accepts_the_starter_file_and_refuses_typos():
     assert validator.is_valid({"dispatch": {"naming": "bare", "tools": []}, "other": 1})
     assert not validator.is_valid({"dispatch": {"toolz": []}})
     assert not validator.is_valid({"permissions": {"deny": [1]}})
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"), [("3", 3), ("007", 7), ("0", None), ("-1", None), ("ten", None), ("", None)]
+)
+def test_a_variable_says_how_many_calls_run_at_once(
+    value: str, limit: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert limit_from({"MCP_DISPATCH_MAX_CONCURRENCY": value}) == limit
+    assert bool(caplog.messages) is (limit is None)
