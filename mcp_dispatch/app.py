@@ -7,16 +7,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import anyio
+
 from mcp_dispatch.approval.approver import Approver, AskFallback
+from mcp_dispatch.around_hooks import UpstreamsForHooks, condition_by
 from mcp_dispatch.batch import Batching, SiblingAbort
 from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
-from mcp_dispatch.hooks.hooks import Hooks
+from mcp_dispatch.hooks.hooks import Hooks, Reach
+from mcp_dispatch.hooks.http import HttpLimits
+from mcp_dispatch.hooks.urls import AllowedUrls
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Tool
 from mcp_dispatch.policy.advice import BUILT_INS
+from mcp_dispatch.policy.conditions import Conditions
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool, assemble
 from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
@@ -94,7 +100,11 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
         children.beside(app.follow_settings)
         try:
             async with upstreams:
-                yield app
+                try:
+                    yield app
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await app.end_sessions()
         finally:
             journal.close()
 
@@ -136,6 +146,7 @@ class App:
         self.on_tools_changed: Callable[[], None] = lambda: None
         self.on_reloaded: Callable[[], None] = lambda: None
         self._limit = limit_from(options.environ)
+        self._scopes: set[Scope] = set()
         self.scope = self.open_scope()
         self._live = self._make_live()
         self.dispatcher = Dispatcher(
@@ -183,12 +194,22 @@ class App:
         chosen = self._settings.dispatch.concurrency
         batching = Batching(chosen.batch_window_ms / 1000, SiblingAbort(chosen.sibling_abort))
         limit = self._limit or chosen.max
-        return Scope(self._workspace.root, limit=limit, batching=batching)
+        scope = Scope(self._workspace.root, limit=limit, batching=batching)
+        self._scopes.add(scope)
+        return scope
 
     async def end_scope(self, scope: Scope) -> None:
         """Called once its calls have ended: what they left running ends too."""
         scope.asks.clear()
+        self._scopes.discard(scope)
+        await self.dispatcher.end_session(scope)
         await self._tasks.end_scope(scope.id)
+
+    async def end_sessions(self) -> None:
+        """The server ends, and with it every session that is left."""
+        async with anyio.create_task_group() as ending:
+            for scope in self._scopes:
+                ending.start_soon(self.dispatcher.end_session, scope)
 
     def input_schema(self, name: str) -> JsonObject | None:
         tool = self._live.pool.find(name)
@@ -252,15 +273,31 @@ class App:
             mode=settings.mode_with(self._options.permission_mode),
             protected_files=[Path.cwd() / path for path in self._options.mcp_config],
         )
+        conditions = Conditions(policy.home, self._workspace.directories)
         config, of_hooks = parse_hooks(
-            [HookSource(each.value, each.file) for each in settings.hooks]
+            [HookSource(each.value, each.file) for each in settings.hooks], conditions.fault
         )
         missed = policy.problems_with([server.name for server in self._upstreams.servers])
         of_files = [*settings.problems, *self._servers.problems]
         self._say([*of_files, *policy.problems, *missed, *of_hooks, *self._too_late()])
-        hooks = Hooks(config, self._children, self._environ, workspace=self._workspace.root)
+        hooks = Hooks(
+            config,
+            self._children,
+            self._environ,
+            workspace=self._workspace.root,
+            reach=self._reach_of_hooks(conditions),
+        )
         self.results.retention = _retention(settings)
         return Live(self._pool(), hooks, policy, _limits(settings))
+
+    def _reach_of_hooks(self, conditions: Conditions) -> Reach:
+        urls, variables = self._settings.http_hook_urls, self._settings.http_hook_variables
+        limits = HttpLimits(
+            AllowedUrls(() if urls is None else (urls,)),
+            None if variables is None else frozenset(variables),
+        )
+        upstreams = UpstreamsForHooks(lambda: self._live.pool, lambda: self._live.policy)
+        return Reach(upstreams, condition_by(conditions), limits)
 
     def _too_late(self) -> list[str]:
         now, then = self._settings.dispatch, self._started_with

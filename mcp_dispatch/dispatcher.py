@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import anyio
 
 from mcp_dispatch.approval.approver import Approver
+from mcp_dispatch.around_hooks import Surroundings
 from mcp_dispatch.batch import Member
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.events import record_of
@@ -21,7 +21,6 @@ from mcp_dispatch.model.calls import (
     Rewrite,
     ToolCall,
 )
-from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.outcome import Cancelled, CancelReason, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.questions import Caller
@@ -38,7 +37,7 @@ from mcp_dispatch.stages.check import check
 from mcp_dispatch.stages.execute import execute
 from mcp_dispatch.stages.finish import Delivery, finish
 from mcp_dispatch.stages.lookup import lookup
-from mcp_dispatch.stages.pre_hooks import run_pre_hooks
+from mcp_dispatch.stages.pre_hooks import blaming, run_pre_hooks
 from mcp_dispatch.stages.validate import validate
 
 JOURNAL_SECONDS = 5.0
@@ -67,6 +66,7 @@ class Dispatcher:
         self._approver = approver
         self._results = results
         self._journal = journal
+        self._surroundings = Surroundings(results, journal)
 
     async def dispatch(
         self, call: ToolCall, scope: Scope, caller: Caller, member: Member | None = None
@@ -94,16 +94,25 @@ class Dispatcher:
         resolved = lookup(self._live().pool, call)
         valid = validate(resolved, call.arguments)
         member.resolve(resolved.tool, valid.sharing)
+        await self._begin_session(scope)
         # Held through post-hooks: a formatter must finish before the next edit.
         async with scope.admission.slot(valid.sharing) as slot:
             member.admit(valid.sharing)
             await caller.ready()
             hooks = self._live().hooks
             hides = Hidden(self._policy(), scope.cwd)
-            context = CallContext(call.id, scope, caller.progress, call.meta, hides)
+            around, progress = self._surroundings.of_call(
+                scope, self._policy(), call.id, caller.progress
+            )
+            context = CallContext(call.id, scope, progress, call.meta, hides)
 
-            async def recheck(checked: CheckedCall, rewrite: Rewrite) -> CheckedCall:
-                return await check(validate(checked.valid.resolved, rewrite.arguments), context)
+            async def rewritten(checked: CheckedCall, rewrite: Rewrite) -> CheckedCall:
+                with blaming(rewrite):
+                    valid = validate(checked.valid.resolved, rewrite.arguments)
+                    again = await check(valid, context)
+                await slot.become(again.valid.sharing)
+                member.admit(again.valid.sharing)
+                return again
 
             async def repeat(reviewed: ReviewedCall) -> ReviewedCall:
                 valid = reviewed.checked.valid
@@ -111,11 +120,11 @@ class Dispatcher:
                 return replace(reviewed, checked=again)
 
             checked = await check(valid, context)
-            around = self._circumstances(scope)
-            reviewed = await run_pre_hooks(hooks, checked, around, recheck)
-            await slot.become(reviewed.checked.valid.sharing)
-            member.admit(reviewed.checked.valid.sharing)
-            bench = Bench(self._policy, self._approver, scope, caller, slot, repeat)
+            reviewed = await run_pre_hooks(hooks, checked, around, rewritten)
+            bench = Bench(
+                *(self._policy, self._approver, scope, caller, slot, repeat),
+                *(hooks, around, rewritten),
+            )
             permitted = await authorize(reviewed, bench)
             if isinstance(permitted, Suspended):
                 return permitted
@@ -136,9 +145,18 @@ class Dispatcher:
     def _policy(self) -> Policy:
         return self._live().policy
 
-    def _circumstances(self, scope: Scope) -> Circumstances:
-        mode = self._policy().mode.value
-        return Circumstances(scope.id, self._journal.path, scope.cwd or Path.cwd(), mode)
+    async def _begin_session(self, scope: Scope) -> None:
+        if scope.begun is None:
+            around = self._surroundings.of_session(scope, self._policy())
+            scope.begun = self._live().hooks.begin_session(around)
+        if not scope.begun.is_set():
+            await scope.begun.wait()
+
+    async def end_session(self, scope: Scope) -> None:
+        """Hooks are told that nothing more comes from this scope, if anything ever came."""
+        if scope.begun is not None:
+            around = self._surroundings.of_session(scope, self._policy())
+            await self._live().hooks.session_ended(around)
 
     async def _record(
         self, call: ToolCall, outcome: Outcome, scope: Scope, started: float, seconds: float

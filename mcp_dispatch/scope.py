@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+import anyio
+
 from mcp_dispatch.admission import Admission
 from mcp_dispatch.batch import Batch, Batches, Batching
 from mcp_dispatch.model.calls import Asked, ToolCall
@@ -23,6 +25,7 @@ PARKED_SECONDS = 600.0
 """How long a question that was handed to the client stays answerable."""
 
 PARKED_AT_MOST = 1000
+NOTES_AT_MOST = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,13 @@ class Scope:
         self.batches = Batches(batching or Batching(), self.apply)
         self.asks = OpenAsks()
         self.cwd = cwd
+        self.begun: anyio.Event | None = None
+        """Set when hooks have been told of the session's start; None before its first call."""
+
         self._files: dict[str, FileSeen] = {}
         self._delivered: dict[str, None] = {}
         self._budgets: WeakKeyDictionary[Batch, Budget] = WeakKeyDictionary()
+        self._notes: list[str] = []
 
     @property
     def files(self) -> Mapping[str, FileSeen]:
@@ -105,6 +112,14 @@ class Scope:
         """A kept result was handed out: this scope may read it."""
         self._delivered.pop(path, None)
         self._delivered[path] = None
+
+    def tell_later(self, text: str) -> None:
+        """For the model, with the next result of this scope."""
+        self._notes = [*self._notes, text][-NOTES_AT_MOST:]
+
+    def take_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
 
     def apply(self, changes: Iterable[ContextChange]) -> None:
         for change in changes:

@@ -158,8 +158,8 @@ AT = "settings.json: hooks.PreToolUse[0].hooks[0]"
             "settings.json: hooks.Stop: never happens in a server of tools; its hooks do not run",
         ),
         (
-            {"SessionStart": [{"hooks": [command("x")]}]},
-            "settings.json: hooks.SessionStart: is not supported yet; its hooks do not run",
+            {"PostToolBatch": [{"hooks": [command("x")]}]},
+            "settings.json: hooks.PostToolBatch: is not supported yet; its hooks do not run",
         ),
         (
             {"PreTooluse": [{"hooks": [command("x")]}]},

@@ -14,6 +14,7 @@ from platformdirs import user_state_dir
 from mcp_dispatch import __version__
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.model.errors import Refused, StartError
+from mcp_dispatch.policy.conditions import Conditions
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rule_tests import failures
 from mcp_dispatch.settings.files import SettingsFiles
@@ -180,7 +181,8 @@ def _of_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:
         # Files of the workspace are anybody's: that is what trust is for.
         if source.state is not FileState.ABSENT and not source.layer.of_workspace:
             yield from _of_place(source.layer.path, "the settings file")
-    _, problems = parse_hooks([HookSource(each.value, each.file) for each in settings.hooks])
+    sources = [HookSource(each.value, each.file) for each in settings.hooks]
+    _, problems = parse_hooks(sources, Conditions(Path.home(), workspace.directories).fault)
     yield from map(_warning, problems)
     for directory in settings.additional_directories:
         try:

@@ -26,7 +26,20 @@ SETTINGS: dict[str, Any] = {
     "permissions": {
         "allow": ["Edit(./**)", "mcp__demo"],
         "deny": ["Read(./.env)"],
-    }
+    },
+    "hooks": {
+        "PreToolUse": [
+            {
+                "matcher": "Write",
+                "hooks": [
+                    {
+                        "type": "command",
+                        "command": "! grep -q TODO || { echo finish it first >&2; exit 2; }",
+                    }
+                ],
+            }
+        ]
+    },
 }
 
 
@@ -162,6 +175,14 @@ async def an_edit(stage: _Stage) -> None:
     await stage.call("Edit", file_path="notes.md", old_string="- tea", new_string="- green tea")
 
 
+async def a_hook(stage: _Stage) -> None:
+    """A hook: a script reads every Write and refuses those with a TODO in them"""
+    hook = SETTINGS["hooks"]["PreToolUse"][0]
+    print(_wrapped(f"hook for {hook['matcher']}: {hook['hooks'][0]['command']}", "   "))
+    await stage.call("Write", file_path="plan.md", content="# Plan\n\nTODO\n")
+    await stage.call("Write", file_path="plan.md", content="# Plan\n\nTea first.\n")
+
+
 async def a_search(stage: _Stage) -> None:
     """A search: what a rule denies is not found either"""
     await stage.call("Glob", pattern="**/*")
@@ -239,10 +260,13 @@ async def _announced(server: "Process") -> str:
 
 
 async def the_journal(stage: _Stage) -> None:
-    """The journal: one line per call, whatever became of it"""
+    """The journal: one line per call, whatever became of it, and what hooks did"""
     for file in sorted((stage.place / "state" / "journal").iterdir()):
         for line in file.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
+            if "event" in entry:
+                print(f"   {entry['hook']:<25} {entry['event']}")
+                continue
             why = entry.get("by") or ""
             print(
                 f"   {entry['tool']:<25} {entry['outcome']:<10} {why:<11} {entry['seconds']:.3f} s"
@@ -255,6 +279,7 @@ STEPS: tuple[Callable[[_Stage], Awaitable[None]], ...] = (
     a_denied_call,
     a_validation_error,
     an_edit,
+    a_hook,
     a_search,
     an_ask,
     an_upstream_call,

@@ -35,10 +35,7 @@ SAY_IN_PLAIN_TEXT: Final = frozenset({Event.SESSION_START})
 
 WITHOUT_MATCHER: Final = frozenset({Event.POST_TOOL_BATCH})
 
-NOT_YET: Final = frozenset(
-    {Event.POST_TOOL_BATCH, Event.PERMISSION_REQUEST, Event.PERMISSION_DENIED}
-    | {Event.SESSION_START, Event.SESSION_END}
-)
+NOT_YET: Final = frozenset({Event.POST_TOOL_BATCH})
 
 # They belong to a client that talks to the model; a server of tools never sees them.
 NEVER_HERE: Final = frozenset(

@@ -1,10 +1,10 @@
 """The hooks of this server, one method for each thing they are told of."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -81,6 +81,7 @@ class Hooks:
         reach: Reach | None = None,
     ) -> None:
         self._config = config
+        self._children = children
         self._environ = environ
         self._reach = reach or Reach()
         self._engine = Engine(
@@ -100,8 +101,16 @@ class Hooks:
 
     # -- around one call
 
-    async def before(self, checked: CheckedCall, circumstances: Circumstances) -> Review:
-        """PreToolUse. A call that hooks cannot be told of is denied: a guard would be blind."""
+    async def before(
+        self,
+        checked: CheckedCall,
+        circumstances: Circumstances,
+        beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> Review:
+        """PreToolUse. A call that hooks cannot be told of is denied: a guard would be blind.
+
+        `beside` is done meanwhile, where there is any hook to wait for.
+        """
         tool = checked.tool.rule_name
         matching = self._meant(Event.PRE_TOOL_USE, checked, circumstances)
         if not matching:
@@ -112,7 +121,12 @@ class Hooks:
             origin = matching[0].hook.origin
             return Review(votes=(Vote(Tier.DENY, Effect.DENY, str(error), origin),))
         occasion = Occasion(Event.PRE_TOOL_USE, tool, document, circumstances)
-        return review(tool, await self._engine.hear(matching, occasion))
+        spoken: list[Spoken] = []
+        async with anyio.create_task_group() as tasks:
+            if beside is not None:
+                tasks.start_soon(beside)
+            spoken = await self._engine.hear(matching, occasion)
+        return review(tool, spoken)
 
     async def after(self, executed: Executed, circumstances: Circumstances) -> Afterword:
         """PostToolUse, or PostToolUseFailure where the result is an error."""
@@ -154,6 +168,27 @@ class Hooks:
         return batch_afterword(spoken)
 
     # -- around a session
+
+    def begin_session(self, circumstances: Circumstances) -> anyio.Event:
+        """SessionStart hooks begin; the event is set when they have ended. What they want the model
+        to know goes with the session's first result. They go on where a call that waits for them
+        is cancelled: the next one waits for the same."""
+        begun = anyio.Event()
+        if not self.waits_for(Event.SESSION_START):
+            begun.set()
+            return begun
+
+        async def begin() -> None:
+            try:
+                for text in await self.session_started(circumstances):
+                    circumstances.outlets.later(text)
+            except Exception:  # it runs beside everything: its trouble is its own
+                logger.exception("SessionStart hooks failed unexpectedly")
+            finally:
+                begun.set()
+
+        self._children.beside(begin)
+        return begun
 
     async def session_started(self, circumstances: Circumstances) -> tuple[str, ...]:
         """SessionStart. What its hooks want the model to know."""

@@ -6,7 +6,6 @@ from typing import Final
 
 from mcp_dispatch.model.calls import Executed, NewOutput
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import ToolResult
 
 # Of each kind of content, the field without which a client refuses the whole result.
 _NEEDED: Final = {
@@ -22,16 +21,12 @@ def with_output(executed: Executed, output: NewOutput | None) -> Executed:
     """The call with the hook's output as its result; nothing of the tool's own is left in it."""
     if output is None:
         return executed
-    advertised = "outputSchema" in executed.permitted.tool.definition
-    wire = _wire(output.value, advertised)
-    if advertised and "structuredContent" not in wire:
-        # A client refuses a result without it, unless it is an error.
-        wire = {**wire, "isError": True}
-    result = ToolResult(wire, output.value, executed.result.changes)
+    wire = _wire(output.value, structured=executed.permitted.tool.output is not None)
+    result = replace(executed.result, wire=wire, response=output.value, replaced=())
     return replace(executed, result=result)
 
 
-def _wire(value: Json, advertised: bool) -> JsonObject:
+def _wire(value: Json, *, structured: bool) -> JsonObject:
     """A whole result, a list of content, a text; anything else is shown as JSON."""
     if isinstance(value, dict) and _is_content(value.get("content")):
         return value
@@ -41,7 +36,7 @@ def _wire(value: Json, advertised: bool) -> JsonObject:
         return {"content": [_text(value)]}
     shown: JsonObject = {"content": [_text(json.dumps(value, ensure_ascii=False))]}
     return (
-        {**shown, "structuredContent": value} if advertised and isinstance(value, dict) else shown
+        {**shown, "structuredContent": value} if structured and isinstance(value, dict) else shown
     )
 
 

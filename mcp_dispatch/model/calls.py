@@ -33,6 +33,16 @@ class Review:
     stopped: str | None = None
     """A hook said `continue: false`: the reason. The tool still runs; the result is marked."""
 
+    def followed_by(self, later: "Review") -> "Review":
+        """Both together; what was rewritten later stands."""
+        reasons = [each for each in (self.stopped, later.stopped) if each is not None]
+        return Review(
+            votes=(*self.votes, *later.votes),
+            contexts=(*self.contexts, *later.contexts),
+            rewrite=later.rewrite or self.rewrite,
+            stopped="; ".join(reasons) if reasons else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NewOutput:

@@ -22,6 +22,8 @@ from mcp_dispatch.settings.load import Settings
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.problems import Problem, Severity
 
+_DENY_UNASKED = "denyInsteadOfPrompting"
+
 
 class Policy:
     """Rules, mode and protected paths of one server, over the directories it works in.
@@ -42,7 +44,7 @@ class Policy:
     ) -> None:
         self.mode = mode
         self.home = home or Path.home()
-        self._quiet = "denyInsteadOfPrompting" if settings.deny_instead_of_prompting else None
+        self._quiet = _DENY_UNASKED if settings.deny_instead_of_prompting else None
         if mode is PermissionMode.DONT_ASK:
             self._quiet = "dontAsk"
         self._rules = [parse_rule(text) for text in settings.rules]
@@ -70,6 +72,11 @@ class Policy:
     def working_directories(self) -> tuple[Path, ...]:
         """The workspace and what settings add to it."""
         return self._order.working
+
+    @property
+    def hooks_before_silence(self) -> bool:
+        """Whether hooks may answer what nobody else is asked."""
+        return self._quiet == _DENY_UNASKED
 
     def judge(
         self,

@@ -1,6 +1,7 @@
 """Every command line that a shell text may run, at any depth: what deny and ask rules look at."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from mcp_dispatch.policy.command_pattern import SEPARATOR
@@ -36,6 +37,7 @@ LONGEST = 128 * 1024
 """Characters over which a text is not read: no kernel takes a longer argument."""
 
 _MOST_WORK = 2_000_000
+_REMEMBERED = 32
 _DELEGATES = frozenset({*SHELLS, *EVALUATORS, *WRAPPERS, *UNREADABLE})
 
 
@@ -60,7 +62,9 @@ class Reading:
     complete: bool
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def reading(text: str) -> Reading:
+    """Kept for a while: hooks, rules and suggestions all look at the same command."""
     analysis = analyse(text)
     whole = analysis.reading
     survey = _Survey()

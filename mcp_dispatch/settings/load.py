@@ -80,6 +80,8 @@ class Settings:
     """Files that hook commands name, also those of hooks that are off."""
 
     hooks: tuple[Kept, ...] = ()
+    http_hook_urls: tuple[str, ...] | None = None
+    http_hook_variables: tuple[str, ...] | None = None
     env: tuple[Kept, ...] = ()
     mcp_servers: tuple[Kept, ...] = ()
     restrictions: Restrictions = field(default_factory=Restrictions)
@@ -141,6 +143,8 @@ def load(
         dispatch=merge.dispatch_of(files),
         bash_output_max_chars=merge.bash_output_of(files),
         hooks=merge.hooks_of(files),
+        http_hook_urls=merge.hook_list_of(files, "allowedHttpHookUrls"),
+        http_hook_variables=merge.hook_list_of(files, "httpHookAllowedEnvVars"),
         env=merge.env_of(files, problems),
         mcp_servers=merge.kept_of(files, "mcpServers"),
         restrictions=merge.restrictions_of(files),

@@ -23,6 +23,7 @@ _MODES = {
     "auto": PermissionMode.DEFAULT,
     **{mode.value: mode for mode in PermissionMode},
 }
+HOOK_LISTS = ("allowedHttpHookUrls", "httpHookAllowedEnvVars")
 _MANAGED_HOOKS_ONLY = "allowManagedHooksOnly"
 _MANAGED_RULES_ONLY = "allowManagedPermissionRulesOnly"
 
@@ -134,6 +135,27 @@ def hooks_of(files: Sequence[LayerFile]) -> tuple[Kept, ...]:
     return kept
 
 
+def hook_list_of(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
+    """`allowedHttpHookUrls` or `httpHookAllowedEnvVars`; None where no file says anything.
+
+    A managed list holds alone: nobody else can add to it. A managed value that makes no sense
+    closes.
+    """
+    managed = [file for file in files if _is_managed(file)]
+    if any(file.written.get(key) is not None for file in managed):
+        return tuple(_texts(managed, key))
+    return (
+        tuple(_texts(files, key))
+        if any(file.values.get(key) is not None for file in files)
+        else None
+    )
+
+
+def _texts(files: Sequence[LayerFile], key: str) -> Iterator[str]:
+    for file in files:
+        yield from cast("list[str]", file.values.get(key) or [])
+
+
 def env_of(files: Sequence[LayerFile], problems: list[Problem]) -> tuple[Kept, ...]:
     kept: list[Kept] = []
     for each in kept_of(files, "env"):
@@ -178,11 +200,15 @@ def restrictions_of(files: Sequence[LayerFile]) -> Restrictions:
 
 
 def misplaced(files: Sequence[LayerFile]) -> Iterator[Problem]:
-    """Keys that only a managed file can have."""
+    """Keys that only a managed file, or only a file outside the workspace, can have."""
     for file in files:
         for key in (_MANAGED_HOOKS_ONLY, _MANAGED_RULES_ONLY):
             if file.values.get(key) is True and not _is_managed(file):
                 message = "only a managed file can set this; it has no effect"
+                yield Problem(Severity.WARNING, file.layer.path, key, message)
+        for key in HOOK_LISTS:
+            if file.layer.of_workspace and file.values.get(key) is not None:
+                message = "a workspace cannot set this; set it in a file of your own"
                 yield Problem(Severity.WARNING, file.layer.path, key, message)
 
 

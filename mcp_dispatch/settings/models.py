@@ -176,6 +176,8 @@ class SettingsFile(_Section):
     bash_output_max_chars: Annotated[int, Field(ge=4_000, le=128_000)] | None = None
     allow_managed_hooks_only: bool = False
     allow_managed_permission_rules_only: bool = False
+    allowed_http_hook_urls: list[str] | None = None
+    http_hook_allowed_env_vars: list[str] | None = None
 
 
 def settings_json_schema() -> JsonObject:

@@ -8,8 +8,17 @@ from pathlib import Path
 
 from mcp_dispatch.admission import Slot
 from mcp_dispatch.approval.approver import Approver
-from mcp_dispatch.model.calls import Asked, CheckedCall, PermittedCall, ReviewedCall
-from mcp_dispatch.model.decision import Decision, Effect
+from mcp_dispatch.hooks.hooks import Hooks
+from mcp_dispatch.model.calls import (
+    Asked,
+    CheckedCall,
+    PermittedCall,
+    Review,
+    ReviewedCall,
+    Rewrite,
+)
+from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.model.decision import Decision, Effect, Tier
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy, Suspended
@@ -35,6 +44,11 @@ class Bench:
     repeat: Callable[[ReviewedCall], Awaitable[ReviewedCall]]
     """Validates and checks once more, after a person took their time."""
 
+    hooks: Hooks
+    circumstances: Circumstances
+    rewrite: Callable[[CheckedCall, Rewrite], Awaitable[CheckedCall]]
+    """Validates and checks what a hook made of the arguments, and queues as what the call is now."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -50,10 +64,23 @@ class Judgement:
 
 
 async def authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Suspended:
-    judgement = _judge(reviewed, bench)
+    try:
+        return await _authorize(reviewed, bench)
+    except Refused as refused:
+        if refused.refusal.by is not RefusedBy.PERMISSION:
+            raise
+        raise await _after_the_hooks_of_denials(refused, reviewed.checked, bench) from refused
+
+
+async def _authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Suspended:
+    judgement = _judgement(reviewed, bench)
+    call = reviewed.checked.call
+    if call.answered is None and _would_ask(judgement, bench):
+        judgement = await _heard(judgement, bench)
+        reviewed = judgement.reviewed
+    _refuse_denied(judgement, bench)
     if judgement.decision.effect is Effect.ALLOW:
         return judgement.permitted()
-    call = reviewed.checked.call
     if call.answered is not None:
         _insist(bench.approver.read(call.answered), judgement)
         _refuse_other_files(call.answered.asked.ends, judgement)
@@ -65,25 +92,64 @@ async def authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Sus
         return Suspended(reply.input_requests, bench.scope.asks.park(call, asked))
     _insist(reply, judgement)
     await bench.slot.take()
-    again = _judge(await bench.repeat(reviewed), bench)
+    again = _judgement(await bench.repeat(reviewed), bench)
+    _refuse_denied(again, bench)
     _refuse_other_files(judgement.subject.ends, again)
     return again.permitted()
 
 
-def _judge(reviewed: ReviewedCall, bench: Bench) -> Judgement:
-    """Raises for a denial: of what will run, or of what was asked for before a hook rewrote it."""
-    policy = bench.policy()
+def _judgement(reviewed: ReviewedCall, bench: Bench) -> Judgement:
+    """Of what will run, and of what was asked for before a hook rewrote it."""
+    policy, votes = bench.policy(), reviewed.review.votes
     subject = subject_of(reviewed.checked, bench.scope, policy.home)
-    decision = policy.judge(
-        subject, hook_votes=reviewed.review.votes, tool_ask=reviewed.checked.ask
-    )
+    decision = policy.judge(subject, hook_votes=votes, tool_ask=reviewed.checked.ask)
     if decision.effect is not Effect.DENY and reviewed.original is not reviewed.checked:
-        original = policy.judge(subject_of(reviewed.original, bench.scope, policy.home))
+        first = subject_of(reviewed.original, bench.scope, policy.home)
+        original = policy.judge(first, hook_votes=votes, tool_ask=reviewed.original.ask)
         decision = original if original.effect is Effect.DENY else decision
-    judgement = Judgement(reviewed, subject, decision)
+    return Judgement(reviewed, subject, decision)
+
+
+def _refuse_denied(judgement: Judgement, bench: Bench) -> None:
+    if judgement.decision.effect is Effect.DENY:
+        message = _denied(judgement, bench.policy())
+        raise Refused(RefusedBy.PERMISSION, message, judgement.decision)
+
+
+def _would_ask(judgement: Judgement, bench: Bench) -> bool:
+    """Whether a question is what is left; one that is denied unasked is put to hooks all the same."""
+    decision = judgement.decision
     if decision.effect is Effect.DENY:
-        raise Refused(RefusedBy.PERMISSION, _denied(judgement, policy), decision)
-    return judgement
+        return decision.by.tier is not Tier.DENY and bench.policy().hooks_before_silence
+    return decision.effect is Effect.ASK
+
+
+async def _heard(judgement: Judgement, bench: Bench) -> Judgement:
+    """What PermissionRequest hooks make of the question.
+
+    Their allow is heard where every hook's is: it passes no deny and no question that was asked
+    for. What they rewrite is judged like what any hook rewrites.
+    """
+    reviewed = judgement.reviewed
+    said = await bench.hooks.requested(reviewed.checked, bench.circumstances)
+    if said == Review():
+        return judgement
+    checked = reviewed.checked
+    if said.rewrite is not None:
+        checked = await bench.rewrite(checked, said.rewrite)
+    review = reviewed.review.followed_by(said)
+    return _judgement(replace(reviewed, checked=checked, review=review), bench)
+
+
+async def _after_the_hooks_of_denials(
+    refused: Refused, checked: CheckedCall, bench: Bench
+) -> Refused:
+    """The refusal, with what PermissionDenied hooks have to add."""
+    retry = await bench.hooks.denied(checked, str(refused), bench.circumstances)
+    if not retry:
+        return refused
+    message = f"{refused} A hook says that the call may be made again."
+    return Refused(RefusedBy.PERMISSION, message, refused.refusal.decision)
 
 
 def subject_of(checked: CheckedCall, scope: Scope, home: Path) -> Subject:

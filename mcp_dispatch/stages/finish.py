@@ -1,6 +1,6 @@
 """Executed -> Completed: post-hooks speak, the result is made to fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,7 +60,8 @@ async def finish(
         scope.deliver(path)
     if not upstream:
         afterword = await hooks.after(executed, circumstances)
-    wire = _annotated(fitted.wire, executed, afterword, stale)
+    said = [*([stale_hint(stale)] if stale else []), *scope.take_notes()]
+    wire = _annotated(fitted.wire, executed, afterword, said)
     return Completed(executed, wire, (*executed.result.replaced, *fitted.replaced))
 
 
@@ -102,12 +103,12 @@ async def _made(make: Callable[[], Fitted], on_disk: bool) -> Fitted:
 
 
 def _annotated(
-    wire: JsonObject, executed: Executed, afterword: Afterword, stale: tuple[str, ...]
+    wire: JsonObject, executed: Executed, afterword: Afterword, said: Sequence[str]
 ) -> JsonObject:
     """What hooks and we say to the model arrives as extra text; a stop is visible, since the
     client owns the loop."""
     review = executed.permitted.reviewed.review
-    notes = [*([stale_hint(stale)] if stale else []), *review.contexts, *afterword.contexts]
+    notes = [*said, *review.contexts, *afterword.contexts]
     stopped = afterword.stopped or review.stopped
     if stopped is not None:
         notes.append(f"A hook asks to stop here: {stopped}")
