@@ -219,6 +219,10 @@ class App:
     async def definitions(self) -> list[JsonObject]:
         """The `tools/list` entries: what a bare deny removes is not listed."""
         await self._upstreams.settled(self._first_list_seconds)
+        return self.listed()
+
+    def listed(self) -> list[JsonObject]:
+        """The `tools/list` entries of this moment."""
         return [tool.definition for tool in self._listed()]
 
     async def expect(self, name: str) -> None:

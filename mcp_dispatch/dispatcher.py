@@ -35,7 +35,7 @@ from mcp_dispatch.scope import Scope
 from mcp_dispatch.stages.authorize import Bench, authorize
 from mcp_dispatch.stages.check import check
 from mcp_dispatch.stages.execute import execute
-from mcp_dispatch.stages.finish import Delivery, finish
+from mcp_dispatch.stages.finish import Delivery, finish, shrink
 from mcp_dispatch.stages.lookup import lookup
 from mcp_dispatch.stages.pre_hooks import blaming, run_pre_hooks
 from mcp_dispatch.stages.validate import validate
@@ -141,6 +141,16 @@ class Dispatcher:
                 return executed
             member.ran(executed)
             return await finish(delivery, hooks, executed, scope, around)
+
+    def largest_result(self, call: ToolCall) -> int:
+        """In characters, as far as they count for what calls may deliver together."""
+        tool = self._live().pool.find(call.name)
+        limit = self._live().limits.of(tool) if tool else None
+        return limit.chars or 0 if limit is not None and limit.counted else 0
+
+    async def shrink(self, completed: Completed, scope: Scope) -> Completed:
+        """The result again, kept on disk because those delivered with it leave no room for it."""
+        return await shrink(self._results, self._live().limits, completed, scope)
 
     def _policy(self) -> Policy:
         return self._live().policy

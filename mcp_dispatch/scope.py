@@ -1,6 +1,7 @@
 """What one scope owns: whoever shares a queue, files read, a working directory and open asks."""
 
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -100,7 +101,9 @@ class Scope:
         return tuple(self._delivered)
 
     def budget_of(self, batch: Batch) -> Budget:
-        return self._budgets.setdefault(batch, Budget())
+        """Of a whole message all results are known before one is delivered: they are judged
+        together then, and not one by one as they come."""
+        return self._budgets.setdefault(batch, Budget(sys.maxsize) if batch.whole else Budget())
 
     def seen(self, path: str) -> FileSeen | None:
         return self._files.get(path)

@@ -161,11 +161,12 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The result as it is delivered, and what of it was replaced."""
+    """The result as it is delivered, what of it was replaced, and what hooks and we added."""
 
     executed: Executed
     wire: JsonObject
     replaced: tuple[Replacement, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Executed -> Completed: post-hooks speak, the result is made to fit."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from anyio import to_thread
@@ -61,8 +61,26 @@ async def finish(
     if not upstream:
         afterword = await hooks.after(executed, circumstances)
     said = [*([stale_hint(stale)] if stale else []), *scope.take_notes()]
-    wire = _annotated(fitted.wire, executed, afterword, said)
-    return Completed(executed, wire, (*executed.result.replaced, *fitted.replaced))
+    notes = _notes(executed, afterword, said)
+    wire = _annotated(fitted.wire, executed, afterword, notes)
+    return Completed(executed, wire, (*executed.result.replaced, *fitted.replaced), notes)
+
+
+async def shrink(
+    results: ResultStore, limits: Limits, completed: Completed, scope: Scope
+) -> Completed:
+    """The result as its batch has room for: kept on disk, with what was said about it."""
+    executed = completed.executed
+    tool = executed.permitted.tool
+    make = partial(_fit(executed, results, limits), limit=0, why=Why.BATCH)
+    fitted = await _made(make, on_disk=True)
+    for path in fitted.files:
+        scope.deliver(path)
+    wire = conforming(fitted.wire, tool.output, tool.name)
+    wire = with_notes(wire, completed.notes, tool.output)
+    meta = completed.wire.get("_meta")
+    wire = wire if meta is None else {**wire, "_meta": meta}
+    return replace(completed, wire=wire, replaced=(*executed.result.replaced, *fitted.replaced))
 
 
 async def _stale(before: Glance, scope: Scope) -> tuple[str, ...]:
@@ -78,15 +96,7 @@ async def _fitted(executed: Executed, delivery: Delivery) -> Fitted:
     tool, wire = executed.permitted.tool, executed.result.wire
     limits = delivery.limits
     limit = limits.of(tool)
-    make = partial(
-        fit,
-        wire,
-        store=delivery.results,
-        tool_name=tool.name,
-        has_output_schema=tool.output is not None,
-        foreign=executed.result.foreign,
-        image_bytes=limits.image_bytes,
-    )
+    make = _fit(executed, delivery.results, limits)
     on_disk = needs_disk(wire, limit.chars, limits.image_bytes)
     fitted = await _made(partial(make, limit=limit.chars), on_disk)
     call_id = executed.permitted.reviewed.checked.call.id
@@ -97,24 +107,44 @@ async def _fitted(executed: Executed, delivery: Delivery) -> Fitted:
     return fitted if wire is fitted.wire else Fitted(wire, fitted.replaced)
 
 
+def _fit(executed: Executed, results: ResultStore, limits: Limits) -> partial[Fitted]:
+    """All that making this result fit needs, but for the limit."""
+    tool = executed.permitted.tool
+    return partial(
+        fit,
+        executed.result.wire,
+        store=results,
+        tool_name=tool.name,
+        has_output_schema=tool.output is not None,
+        foreign=executed.result.foreign,
+        image_bytes=limits.image_bytes,
+    )
+
+
 async def _made(make: Callable[[], Fitted], on_disk: bool) -> Fitted:
     # What waits for the disk must not keep the other calls waiting.
     return await to_thread.run_sync(make) if on_disk else make()
 
 
 def _annotated(
-    wire: JsonObject, executed: Executed, afterword: Afterword, said: Sequence[str]
+    wire: JsonObject, executed: Executed, afterword: Afterword, notes: tuple[str, ...]
 ) -> JsonObject:
     """What hooks and we say to the model arrives as extra text; a stop is visible, since the
     client owns the loop."""
-    review = executed.permitted.reviewed.review
-    notes = [*said, *review.contexts, *afterword.contexts]
-    stopped = afterword.stopped or review.stopped
-    if stopped is not None:
-        notes.append(f"A hook asks to stop here: {stopped}")
+    stopped = _stopped(executed, afterword)
     annotated = with_notes(wire, notes, executed.permitted.tool.output)
     if stopped is None:
         return annotated
     meta = wire.get("_meta")
     known = meta if isinstance(meta, dict) else {}
     return {**annotated, "_meta": {**known, STOPPED_META: stopped}}
+
+
+def _notes(executed: Executed, afterword: Afterword, said: Sequence[str]) -> tuple[str, ...]:
+    review, stopped = executed.permitted.reviewed.review, _stopped(executed, afterword)
+    told = [] if stopped is None else [f"A hook asks to stop here: {stopped}"]
+    return (*said, *review.contexts, *afterword.contexts, *told)
+
+
+def _stopped(executed: Executed, afterword: Afterword) -> str | None:
+    return afterword.stopped or executed.permitted.reviewed.review.stopped
