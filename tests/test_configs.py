@@ -1,6 +1,7 @@
 """The examples under `configs/` are loaded as a user would load them."""
 
 import json
+import re
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -23,6 +24,19 @@ def test_the_servers_example_has_no_problem() -> None:
     assert time.env == {"TZ": "UTC"}
     assert isinstance(filesystem, Launch)
     assert filesystem.args[-1] == "/home/me/Documents"
+
+
+def test_the_servers_on_the_page_about_them_have_no_problem(tmp_path: Path) -> None:
+    page = (CONFIGS.parent / "docs" / "upstreams.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- servers -->\n```json\n(.+?)\n```", page, re.DOTALL)
+    assert found is not None
+    file = tmp_path / "servers.json"
+    file.write_text(found.group(1), encoding="utf-8")
+
+    servers, problems = load_servers([file], {})
+
+    assert problems == ()
+    assert [server.name for server in servers] == ["time", "issues", "builds", "old"]
 
 
 def test_the_starter_settings_have_no_problem() -> None:

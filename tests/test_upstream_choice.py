@@ -87,7 +87,9 @@ def test_what_an_entry_does_not_say_is_as_the_defaults_have_it() -> None:
     found = settings((LayerKind.USER, {"plain": entry("c"), "own": own}), dispatch=dispatch)
 
     assert chosen(found).servers == (
-        ServerConfig("plain", Launch("c", inherit_env=("A",)), 5.0, "server", max_concurrency=2),
+        ServerConfig(
+            "plain", Launch("c", inherit_env=("A",)), 5.0, sharing="server", max_concurrency=2
+        ),
         ServerConfig("own", Launch("c"), 9.0, max_concurrency=2, lazy=True),
     )
     assert chosen(settings((LayerKind.USER, {"a": entry("c")}))).servers[0].timeout == CALL_SECONDS

@@ -122,19 +122,30 @@ def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
         (7, "", "expected an object, got a number"),
         ({"url": "https://x"}, "", 'has a "url" but no "type"; add "type": "http"'),
         (
-            {"type": "http", "url": "https://x"},
+            {"type": "ws", "url": "wss://x"},
             ".type",
-            "'http' is not supported yet: only stdio servers can be started",
+            "'ws' is not supported; the server is left out",
         ),
         (
-            {"type": "sse", "url": "https://x"},
-            ".type",
-            "'sse' is not supported yet: only stdio servers can be started",
+            {"type": "http"},
+            ".url",
+            "expected an address, got nothing; the server is left out",
+        ),
+        (
+            {"type": "http", "url": "file:///etc/passwd"},
+            ".url",
+            "expected an address that begins with https:// or http:// and names a host; "
+            "the server is left out",
+        ),
+        (
+            {"type": "sse", "url": "https://x", "headers": {"A": 1}},
+            ".headers.A",
+            "expected a text, got a number; the server is left out",
         ),
         (
             {"type": "pipe", "command": "c"},
             ".type",
-            "expected \"stdio\", got 'pipe'; the server is left out",
+            'expected "stdio", "http" or "sse", got \'pipe\'; the server is left out',
         ),
         (
             {"command": ""},
@@ -212,7 +223,7 @@ def test_what_is_wrong_is_said_with_key_and_expectation(
 @pytest.mark.parametrize(
     ("extra", "key", "message"),
     [
-        ({"restart": True}, "restart", "is not supported yet and has no effect"),
+        ({"connection": "shared"}, "connection", "is not supported yet and has no effect"),
         ({"cwd": "/"}, "cwd", "is not a key of a stdio server and has no effect"),
         (
             {"timeout": 10},

@@ -94,9 +94,9 @@ async def test_a_mute_server_holds_nobody_up(tmp_path: Path) -> None:
 
 async def test_a_server_that_never_answers_is_down_after_its_deadline(tmp_path: Path) -> None:
     pause = HeldPause()
-    config = raw_server("mute", "--mute")
+    config = raw_server("mute", "--mute", connect_timeout=0.2)
 
-    async with supervised(tmp_path, config, connect=0.2, pause=pause) as server:
+    async with supervised(tmp_path, config, pause=pause) as server:
         await reached(server, State.DOWN)
 
         assert server.problem == "did not answer within 0.2 s"
@@ -406,20 +406,20 @@ def open_descriptors() -> int:
     return sum(1 for _ in Path("/dev/fd").iterdir())
 
 
-async def test_twenty_restarts_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
+async def test_two_hundred_restarts_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async with supervised(tmp_path, raw_server("raw", "--log", str(log)), pause=no_pause) as server:
         await failure(server, "crash")
-        await call(server, "vendor")
+        await reached(server, State.READY)
         before = open_descriptors()
-        for _ in range(20):
+        for _ in range(200):
             await failure(server, "crash")
-            await call(server, "vendor")
+            await reached(server, State.READY)
 
         assert open_descriptors() == before
         pids = starts(log)
-        assert len(pids) == 22
+        assert len(pids) == 202
         assert [pid for pid in pids if alive(pid)] == pids[-1:]
 
 

@@ -111,10 +111,12 @@ async def test_the_server_is_asked_for_the_name_it_knows(tmp_path: Path) -> None
         await ready(server)
         echo = offering(server, definition("echo"))["echo"]
 
-        await echo.run({}, context(meta={"progressToken": 1, "k": 2}))
+        await echo.run({}, context(meta={"progressToken": "theirs", "k": 2}))
 
     assert (echo.name, echo.rule_name) == ("raw__mirror", "mcp__raw__echo")
-    assert received(log, "tools/call") == [{"name": "echo", "arguments": {}, "_meta": {"k": 2}}]
+    assert received(log, "tools/call") == [
+        {"name": "echo", "arguments": {}, "_meta": {"k": 2, "progressToken": 1}}
+    ]
 
 
 async def test_progress_is_asked_for_when_the_caller_wants_it(tmp_path: Path) -> None:

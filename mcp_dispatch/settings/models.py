@@ -113,9 +113,13 @@ class HttpSettings(_OwnSection):
 
 class UpstreamSettings(_OwnSection):
     """What holds for every upstream whose own entry does not say otherwise, and how long a first
-    `tools/list` waits for servers that nobody has seen before. `timeout` is in milliseconds."""
+    `tools/list` waits for servers that nobody has seen before. The timeouts are in milliseconds."""
 
     timeout: Annotated[int, Field(ge=1000)] | None = None
+    connect_timeout: Annotated[int, Field(ge=1000)] = 30_000
+    idle_timeout: Annotated[int, Field(ge=1000)] | Literal[0] | None = None
+    max_message_bytes: Annotated[int, Field(ge=1024 * 1024)] = 64 * 1024 * 1024
+    restart: bool = True
     sharing: Literal["exclusive", "server", "shared"] = "exclusive"
     max_concurrency: Annotated[int, Field(ge=1)] | None = None
     inherit_env: bool | list[str] = []

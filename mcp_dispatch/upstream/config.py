@@ -2,17 +2,20 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.models import UpstreamSettings
 from mcp_dispatch.upstream.entry import (
     Fault,
+    RemoteEntry,
     StdioEntry,
     ToolsEntry,
     kind,
@@ -20,12 +23,23 @@ from mcp_dispatch.upstream.entry import (
     read_entry,
 )
 from mcp_dispatch.upstream.expansion import expand
-from mcp_dispatch.upstream.server import CALL_SECONDS, Launch, ServerConfig, ToolChoice
+from mcp_dispatch.upstream.remote.headers import header_problem
+from mcp_dispatch.upstream.server import (
+    CALL_SECONDS,
+    CONNECT_SECONDS,
+    IDLE_SECONDS,
+    REMOTE_IDLE_SECONDS,
+    Address,
+    Launch,
+    ServerConfig,
+    ToolChoice,
+)
 
 _SHORTEST_TIMEOUT_MS: Final = 1_000
 # What decides which server it is; all other keys say how it is treated.
 _IDENTITY: Final = ("type", "command", "args", "env", "url", "headers", "headersHelper", "oauth")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_HOST: Final = re.compile(r"[^\s/${}%]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +139,25 @@ def _read_server(
     if misnamed is not None:
         return None, [misnamed]
     written = read_entry(entry)
-    if not isinstance(written, StdioEntry):
+    if isinstance(written, tuple):
         return None, list(written)
-    faults = list(odd_keys(entry)) if isinstance(entry, dict) else []
-    return _server(name, _completed(written, defaults), environ, faults), faults
+    faults = list(odd_keys(entry, written)) if isinstance(entry, dict) else []
+    completed = _completed(written, defaults)
+    reach = _Reading(environ, faults).reach(completed)
+    if reach is None:
+        return None, faults
+    return _server(name, reach, completed, defaults.max_message_bytes, faults), faults
 
 
-def _completed(written: StdioEntry, defaults: UpstreamSettings) -> StdioEntry:
+_Written = TypeVar("_Written", bound=StdioEntry | RemoteEntry)
+
+
+def _completed(written: _Written, defaults: UpstreamSettings) -> _Written:
     """What the entry itself does not say is as `dispatch.upstreams` has it."""
     unsaid = {
         field: getattr(defaults, field)
-        for field in ("timeout", "sharing", "max_concurrency", "inherit_env", "always_load", "lazy")
-        if field not in written.model_fields_set and field in defaults.model_fields_set
+        for field in defaults.model_fields_set & type(written).model_fields.keys()
+        if field not in written.model_fields_set
     }
     return written.model_copy(update=unsaid)
 
@@ -153,33 +174,90 @@ def _name_fault(name: str) -> Fault | None:
 
 
 def _server(
-    name: str, written: StdioEntry, environ: Mapping[str, str], faults: list[Fault]
+    name: str,
+    reach: Launch | Address,
+    written: StdioEntry | RemoteEntry,
+    max_message: int,
+    faults: list[Fault],
 ) -> ServerConfig:
-    def text(key: str, value: str) -> str:
-        if value != value.strip():
-            faults.append(Fault(key, "begins or ends with white space, which is kept"))
-        expanded, unset = expand(value, environ)
-        faults.extend(Fault(key, _unset(variable)) for variable in unset)
-        return expanded
-
-    inherit = written.inherit_env
+    idle = IDLE_SECONDS if isinstance(reach, Launch) else REMOTE_IDLE_SECONDS
     return ServerConfig(
         name=name,
-        reach=Launch(
-            text("command", written.command),
-            tuple(text(f"args.{at}", value) for at, value in enumerate(written.args)),
-            {key: text(f"env.{key}", value) for key, value in written.env.items()},
-            True if inherit is True else tuple(inherit or ()),
+        reach=reach,
+        timeout=_seconds("timeout", written.timeout, CALL_SECONDS, faults),
+        connect_timeout=_seconds(
+            "connectTimeout", written.connect_timeout, CONNECT_SECONDS, faults
         ),
-        timeout=_seconds(written.timeout, faults),
+        idle_timeout=_seconds("idleTimeout", written.idle_timeout or None, idle, faults)
+        if written.idle_timeout != 0
+        else math.inf,
+        max_message=max_message,
         sharing=written.sharing,
         tools=_choice(written.tools),
         prefix=written.prefix,
         always_load=written.always_load,
         max_concurrency=written.max_concurrency,
+        restart=written.restart,
         lazy=written.lazy,
         disabled=written.disabled,
     )
+
+
+class _Reading:
+    """Fills in variables and notes what is odd about the texts of one entry."""
+
+    def __init__(self, environ: Mapping[str, str], faults: list[Fault]) -> None:
+        self._environ = environ
+        self._faults = faults
+
+    def reach(self, written: StdioEntry | RemoteEntry) -> Launch | Address | None:
+        return self._launch(written) if isinstance(written, StdioEntry) else self._address(written)
+
+    def _launch(self, written: StdioEntry) -> Launch:
+        inherit = written.inherit_env
+        return Launch(
+            self._text("command", written.command),
+            tuple(self._text(f"args.{at}", value) for at, value in enumerate(written.args)),
+            self._texts("env", written.env),
+            True if inherit is True else tuple(inherit or ()),
+        )
+
+    def _address(self, written: RemoteEntry) -> Address | None:
+        url = self._text("url", written.url)
+        if not _is_address(url):
+            expected = "expected an address that begins with https:// or http:// and names a host"
+            self._faults.append(Fault("url", f"{expected}; the server is left out"))
+            return None
+        kind: Literal["http", "sse"] = "sse" if written.type == "sse" else "http"
+        return Address(kind, url, self._headers(written.headers), written.headers_helper)
+
+    def _headers(self, written: Mapping[str, str]) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for name, value in self._texts("headers", written).items():
+            problem = header_problem(name, value)
+            if problem is None:
+                headers[name] = value
+            else:
+                self._faults.append(Fault(f"headers.{name}", f"{problem}; it is left out"))
+        return headers
+
+    def _texts(self, key: str, written: Mapping[str, str]) -> dict[str, str]:
+        return {name: self._text(f"{key}.{name}", value) for name, value in written.items()}
+
+    def _text(self, key: str, value: str) -> str:
+        if value != value.strip():
+            self._faults.append(Fault(key, "begins or ends with white space, which is kept"))
+        expanded, unset = expand(value, self._environ)
+        self._faults.extend(Fault(key, _unset(variable)) for variable in unset)
+        return expanded
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(_HOST.fullmatch(parts.hostname or ""))
+    except ValueError:
+        return False
 
 
 def _unset(variable: str) -> str:
@@ -191,11 +269,11 @@ def _choice(written: ToolsEntry) -> ToolChoice:
     return ToolChoice(include, tuple(written.exclude), dict(written.rename))
 
 
-def _seconds(milliseconds: int | None, faults: list[Fault]) -> float:
+def _seconds(key: str, milliseconds: int | None, default: float, faults: list[Fault]) -> float:
     if milliseconds is None:
-        return CALL_SECONDS
+        return default
     if milliseconds < _SHORTEST_TIMEOUT_MS:
         expected = f"expected at least {_SHORTEST_TIMEOUT_MS} milliseconds"
-        faults.append(Fault("timeout", f"{expected}, got {milliseconds}: the default is used"))
-        return CALL_SECONDS
+        faults.append(Fault(key, f"{expected}, got {milliseconds}: the default is used"))
+        return default
     return milliseconds / 1000

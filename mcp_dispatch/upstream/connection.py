@@ -1,11 +1,13 @@
 """One live connection to an upstream: handshake, listing and calls, raw dicts end to end."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
 import anyio.abc
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -15,8 +17,9 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
+from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
 from mcp_dispatch.upstream.listing import Listing, read_pages
+from mcp_dispatch.upstream.patience import Patience
 from mcp_dispatch.upstream.progress import ProgressQueue
 from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.wire.codec import Unencodable
@@ -45,8 +48,10 @@ class Connection:
         self._dispatcher = JSONRPCDispatcher(transport.reader, transport.writer)
         self._on_tools_changed = on_tools_changed
         self._stamp: JsonObject = {}
+        self._last_id = 0
         self._last_token = 0
         self._progress: dict[int, ProgressQueue] = {}
+        self._patience: dict[int, Patience] = {}
         self.version = ""
 
     @property
@@ -131,32 +136,41 @@ class Connection:
         meta: JsonObject,
         progress: Progress | None,
         timeout: float,
+        idle: float = math.inf,
     ) -> JsonObject | ProtocolError:
         """The result, or the error, exactly as the server gave it; sent once, never repeated.
 
         Every progress that came before the result has been delivered before this returns.
-        Cancelling, or `TimeoutError` after `timeout` seconds, tells the server to stop.
-        Raises `ConnectionLost`.
+        Cancelling, or `TimeoutError` after `timeout` seconds, or `Silence` after `idle` seconds
+        without progress, tells the server to stop.
+        Raises `ConnectionLost`, `RequestLost`, `NotTaken`.
         """
         kept = {key: value for key, value in meta.items() if key not in _HOP_KEYS}
-        request = _Call(name, arguments, kept, timeout)
-        if progress is None:
+        request = _Call(name, arguments, kept, Patience(timeout, idle))
+        if progress is None and idle == math.inf:
             return await self._send(request)
-        return await self._send_with_progress(request, progress)
+        self._last_token += 1
+        token = self._last_token
+        self._patience[token] = request.patience
+        try:
+            if progress is None:
+                return await self._send(request.with_token(token))
+            return await self._send_with_progress(request.with_token(token), token, progress)
+        finally:
+            del self._patience[token]
 
     async def _send_with_progress(
-        self, request: "_Call", progress: Progress
+        self, request: "_Call", token: int, progress: Progress
     ) -> JsonObject | ProtocolError:
-        self._last_token += 1
-        token, queue = self._last_token, ProgressQueue(progress)
+        queue = ProgressQueue(progress)
         self._progress[token] = queue
-        failure: ConnectionLost | TimeoutError | None = None
+        failure: UpstreamError | TimeoutError | None = None
         answer: JsonObject | ProtocolError = {}
         async with anyio.create_task_group() as beside:
             beside.start_soon(queue.run)
             try:
-                answer = await self._send(request.with_token(token))
-            except (ConnectionLost, TimeoutError) as error:
+                answer = await self._send(request)
+            except (UpstreamError, TimeoutError) as error:
                 failure = error  # raised below, as a task group would wrap it
             finally:
                 del self._progress[token]
@@ -167,7 +181,7 @@ class Connection:
 
     async def _send(self, request: "_Call") -> JsonObject | ProtocolError:
         try:
-            with anyio.fail_after(request.timeout):
+            with request.patience.applied():
                 return await self._request("tools/call", request.params())
         except MCPError as error:
             return ProtocolError(error.code, error.message, error.data)
@@ -175,13 +189,24 @@ class Connection:
             return ProtocolError(INVALID_PARAMS, f"the arguments cannot be sent: {error}")
 
     async def _request(
-        self, method: str, params: JsonObject, *, cancellable: bool = True
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        cancellable: bool = True,
+        headers: dict[str, str] | None = None,
     ) -> JsonObject:
+        self._last_id += 1
+        id = self._last_id
+        options: CallOptions = {"cancel_on_abandon": cancellable, "request_id": id}
+        if headers:
+            options["headers"] = headers
         try:
-            return await self._dispatcher.send_raw_request(
-                method, self._stamped(params), {"cancel_on_abandon": cancellable}
-            )
+            return await self._dispatcher.send_raw_request(method, self._stamped(params), options)
         except MCPError as error:
+            loss = self._transport.loss(id)
+            if loss is not None:
+                raise loss from error
             if self._transport.over.is_set() and _closed(error):
                 raise ConnectionLost(f"went away before it answered {method!r}") from error
             raise
@@ -203,7 +228,11 @@ class Connection:
             self._on_tools_changed()
         elif method == "notifications/progress" and params is not None:
             token = params.get("progressToken")
-            queue = self._progress.get(token) if type(token) is int else None
+            if type(token) is not int:
+                return True
+            patience, queue = self._patience.get(token), self._progress.get(token)
+            if patience is not None:
+                patience.heard()
             if queue is not None:
                 queue.put({key: value for key, value in params.items() if key != "progressToken"})
         return True
@@ -214,7 +243,7 @@ class _Call:
     name: str
     arguments: JsonObject
     meta: JsonObject
-    timeout: float
+    patience: Patience
 
     def with_token(self, token: int) -> "_Call":
         return replace(self, meta={**self.meta, "progressToken": token})

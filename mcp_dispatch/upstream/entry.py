@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.server import SharingRule
 
-_REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse", "ws"})
+_REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse"})
 _NOT_YET: Final = frozenset(
-    {"restart", "connection", "request_timeout_ms", "bareElicitationCapability"}
+    {"connection", "oauth", "request_timeout_ms", "bareElicitationCapability"}
 )
 
 
@@ -30,35 +30,51 @@ class ToolsEntry(BaseModel):
     rename: dict[str, str] = {}
 
 
-class StdioEntry(BaseModel):
-    """Strict: a number is not taken for a text."""
+class _Entry(BaseModel):
+    """What any server can have. Strict: a number is not taken for a text."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    command: str = Field(min_length=1)
-    type: Literal["stdio"] = "stdio"
-    args: list[str] = []
-    env: dict[str, str] = {}
     timeout: int | None = None
-    inherit_env: bool | list[str] = Field(default=[], alias="inheritEnv")
+    connect_timeout: int | None = Field(default=None, alias="connectTimeout")
+    idle_timeout: int | None = Field(default=None, alias="idleTimeout", ge=0)
     sharing: SharingRule = "exclusive"
     tools: ToolsEntry = ToolsEntry()
     prefix: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{0,32}$")
     always_load: bool | None = Field(default=None, alias="alwaysLoad")
     max_concurrency: int | None = Field(default=None, alias="maxConcurrency", ge=1)
+    restart: bool = True
     lazy: bool = False
     disabled: bool = False
 
 
-_KNOWN_KEYS: Final = frozenset(
-    field.alias or name for name, field in StdioEntry.model_fields.items()
-)
+class StdioEntry(_Entry):
+    command: str = Field(min_length=1)
+    type: Literal["stdio"] = "stdio"
+    args: list[str] = []
+    env: dict[str, str] = {}
+    inherit_env: bool | list[str] = Field(default=[], alias="inheritEnv")
+
+
+class RemoteEntry(_Entry):
+    type: Literal["http", "streamable-http", "sse"]
+    url: str
+    headers: dict[str, str] = {}
+    headers_helper: str | None = Field(default=None, alias="headersHelper", min_length=1)
+
+
 _EXPECTED: Final = {
     "command": "the program to start",
-    "type": '"stdio"',
+    "type": '"stdio", "http" or "sse"',
+    "url": "an address",
+    "headers": "an object of texts",
+    "headersHelper": "a command",
     "args": "a list of texts",
     "env": "an object of texts",
     "timeout": "a whole number of milliseconds",
+    "connectTimeout": "a whole number of milliseconds",
+    "idleTimeout": "a whole number of milliseconds, or 0",
+    "restart": "true or false",
     "inheritEnv": "true or a list of variable names",
     "sharing": '"exclusive", "server" or "shared"',
     "tools": 'an object with "include", "exclude" or "rename"',
@@ -71,6 +87,7 @@ _EXPECTED: Final = {
 _EXPECTED_WITHIN: Final = {
     "args": "a text",
     "env": "a text",
+    "headers": "a text",
     "inheritEnv": "the name of a variable",
     "tools.include": "a list of tool names",
     "tools.exclude": "a list of tool names",
@@ -79,30 +96,38 @@ _EXPECTED_WITHIN: Final = {
 # Everything else may hold a secret, or sit where one belongs.
 _SHOWABLE: Final = frozenset(
     {"type", "sharing", "timeout", "prefix", "alwaysLoad", "maxConcurrency", "lazy", "disabled"}
+    | {"connectTimeout", "idleTimeout", "restart"}
 )
 
 
-def read_entry(entry: Json) -> StdioEntry | tuple[Fault, ...]:
+def read_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
+    """An entry with an empty address is one that nobody has filled in yet: no server, no fault."""
     if not isinstance(entry, dict):
         return (Fault("", f"expected an object, got {kind(entry)}"),)
     fault = _transport_fault(entry)
     if fault is not None:
         return (fault,)
+    remote = entry.get("type") in _REMOTE_TYPES
+    if remote and entry.get("url") == "":
+        return ()
     try:
-        return StdioEntry.model_validate(entry)
+        return (RemoteEntry if remote else StdioEntry).model_validate(entry)
     except ValidationError as error:
         return _faults(error)
 
 
-def odd_keys(entry: JsonObject) -> tuple[Fault, ...]:
+def odd_keys(entry: JsonObject, written: StdioEntry | RemoteEntry) -> tuple[Fault, ...]:
     """Keys that change nothing, which the person who wrote them should know."""
+    sort = "a stdio" if isinstance(written, StdioEntry) else "a remote"
+    fields = type(written).model_fields.items()
+    known = {field.alias or name for name, field in fields}
     not_yet = [
         Fault(key, "is not supported yet and has no effect") for key in entry if key in _NOT_YET
     ]
     unknown = [
-        Fault(key, "is not a key of a stdio server and has no effect")
+        Fault(key, f"is not a key of {sort} server and has no effect")
         for key in entry
-        if key not in _NOT_YET and key not in _KNOWN_KEYS
+        if key not in _NOT_YET and key not in known
     ]
     return (*not_yet, *unknown)
 
@@ -127,9 +152,8 @@ def kind(value: Json) -> str:
 def _transport_fault(entry: JsonObject) -> Fault | None:
     if "type" not in entry and "command" not in entry and "url" in entry:
         return Fault("", 'has a "url" but no "type"; add "type": "http"')
-    stated = entry.get("type")
-    if isinstance(stated, str) and stated in _REMOTE_TYPES:
-        return Fault("type", f"{stated!r} is not supported yet: only stdio servers can be started")
+    if entry.get("type") == "ws":
+        return Fault("type", "'ws' is not supported; the server is left out")
     return None
 
 

@@ -4,6 +4,9 @@ MCPDispatchError
 └── UpstreamError
     ├── HandshakeFailed    the server answers, but we cannot speak with it
     ├── ConnectionLost     the server went away while something was asked of it
+    ├── RequestLost        one request got no answer; the connection stands
+    ├── NotTaken           one request was turned away, and surely not carried out
+    │   └── Unreachable    there is no connection to be had, for anybody
     └── CallFailed         a call has no answer, in words for the model
 """
 
@@ -20,6 +23,18 @@ class HandshakeFailed(UpstreamError):
 
 class ConnectionLost(UpstreamError):
     """The connection ended before the answer came. Whether the request arrived is unknown."""
+
+
+class RequestLost(UpstreamError):
+    """No answer will come to this request. Whether it was carried out is unknown."""
+
+
+class NotTaken(UpstreamError):
+    """The request was surely not carried out, so that it may be sent once more."""
+
+
+class Unreachable(NotTaken):
+    """Nothing listens where the server should be."""
 
 
 class CallFailed(UpstreamError):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.errors import HandshakeFailed
 from mcp_dispatch.upstream.process import running
 from mcp_dispatch.upstream.server import Address, Launch, ServerConfig
 from mcp_dispatch.upstream.stderr_log import StderrLog
@@ -29,10 +28,19 @@ class Place:
 async def opened(
     config: ServerConfig, place: Place, log: StderrLog, on_noise: OnNoise
 ) -> AsyncGenerator[Transport, None]:
-    """Nothing of it outlives the block. Raises `CannotStart`, `OSError`."""
+    """Nothing of it outlives the block. Raises `CannotStart`, `NotTaken`, `OSError`."""
     match config.reach:
         case Launch() as launch:
             async with running(launch, place.children, log, place.environ, place.cwd) as process:
-                yield StdioTransport(process, on_noise)
-        case Address():
-            raise HandshakeFailed("is reached over HTTP, which no file can ask for yet")
+                yield StdioTransport(process, on_noise, line_limit=config.max_message)
+        case Address() as address:
+            # Who has no such server need not wait for what only they use.
+            from mcp_dispatch.upstream.remote.opening import remote
+
+            async with remote(
+                address,
+                *(config.name, place.children, place.environ, place.cwd, on_noise),
+                connect=config.connect_timeout,
+                limit=config.max_message,
+            ) as transport:
+                yield transport

@@ -5,12 +5,13 @@ from typing import Final
 
 import anyio
 import anyio.abc
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from mcp_dispatch.upstream.server import MESSAGE_BYTES
 from mcp_dispatch.wire.lines import Lines
 from mcp_dispatch.wire.streams import MessageReader, MessageWriter, OnNoise
 
-LINE_LIMIT: Final = 256 * 1024 * 1024
 _MOST_UNSENT: Final = 1_000
 
 Receive = Callable[[], Awaitable[bytes]]
@@ -32,13 +33,13 @@ class Pipe:
     """
 
     def __init__(
-        self, receive: Receive, send: Send, on_noise: OnNoise, *, line_limit: int = LINE_LIMIT
+        self, receive: Receive, send: Send, on_noise: OnNoise, *, line_limit: int = MESSAGE_BYTES
     ) -> None:
         self._receive = receive
         self._send = send
         self._on_noise = on_noise
         self._limit = line_limit
-        self._next, self._lines = anyio.create_memory_object_stream[tuple[bytes, anyio.Event]](0)
+        self._next: MemoryObjectSendStream[tuple[bytes, anyio.Event]] | None = None
         self.over = anyio.Event()
         self.fault: str | None = None
         self.reader = MessageReader(Lines(self._read, line_limit), self._noise)
@@ -47,9 +48,11 @@ class Pipe:
     async def write_lines(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        async with self._next, self._lines:
+        # Not made before there is somebody to close it.
+        self._next, lines = anyio.create_memory_object_stream[tuple[bytes, anyio.Event]](0)
+        async with self._next, lines:
             task_status.started()
-            async for line, written in self._lines:
+            async for line, written in lines:
                 try:
                     await self._send(line)
                 except _GONE:
@@ -60,6 +63,7 @@ class Pipe:
 
     async def _write(self, line: bytes) -> None:
         written = anyio.Event()
+        assert self._next is not None, "write_lines runs"
         await self._next.send((line, written))
         await written.wait()
         if self.over.is_set():

@@ -7,6 +7,11 @@ from typing import Final, Literal
 
 # Claude Code's own default: a tool call is not cut short unless someone asks for it.
 CALL_SECONDS: Final = 100_000.0
+CONNECT_SECONDS: Final = 30.0
+# As Claude Code has it: how long a server may work on a call without a word about its progress.
+IDLE_SECONDS: Final = 1800.0
+REMOTE_IDLE_SECONDS: Final = 300.0
+MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
 SharingRule = Literal["exclusive", "server", "shared"]
 
@@ -49,11 +54,14 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Times are in seconds."""
+    """Times are in seconds; `max_message` bounds, in bytes, one message of the server."""
 
     name: str
     reach: Launch | Address
     timeout: float = CALL_SECONDS
+    connect_timeout: float = CONNECT_SECONDS
+    idle_timeout: float = IDLE_SECONDS
+    max_message: int = MESSAGE_BYTES
     sharing: SharingRule = "exclusive"
     tools: ToolChoice = field(default_factory=ToolChoice)
     prefix: str | None = None
@@ -61,6 +69,9 @@ class ServerConfig:
 
     always_load: bool | None = None
     max_concurrency: int | None = None
+    restart: bool = True
+    """Whether it is started again once it went down, or only when somebody needs it."""
+
     lazy: bool = False
     """Started with the first call rather than with us, once its tools are known."""
 

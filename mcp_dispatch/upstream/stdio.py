@@ -4,9 +4,12 @@ from typing import Final
 
 import anyio
 import anyio.abc
+from mcp_types import RequestId
 
-from mcp_dispatch.upstream.pipe import LINE_LIMIT, Pipe
+from mcp_dispatch.upstream.errors import UpstreamError
+from mcp_dispatch.upstream.pipe import Pipe
 from mcp_dispatch.upstream.process import ServerProcess
+from mcp_dispatch.upstream.server import MESSAGE_BYTES
 from mcp_dispatch.wire.streams import OnNoise, SessionReader, SessionWriter
 
 # Seconds that a pipe may stay open once the process has ended.
@@ -17,7 +20,7 @@ class StdioTransport:
     """Over when either pipe fails or the process ends, whichever is noticed first."""
 
     def __init__(
-        self, process: ServerProcess, on_noise: OnNoise, *, line_limit: int = LINE_LIMIT
+        self, process: ServerProcess, on_noise: OnNoise, *, line_limit: int = MESSAGE_BYTES
     ) -> None:
         self._process = process
         self._pipe = Pipe(
@@ -45,6 +48,9 @@ class StdioTransport:
 
     def agreed(self, version: str) -> None:
         """Nothing on a pipe depends on the version."""
+
+    def loss(self, id: RequestId) -> UpstreamError | None:
+        """On a pipe nothing is lost but all."""
 
     async def end(self, patience: float) -> str:
         return self._pipe.fault or await self._process.exit_text(patience) or "closed its output"

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 import anyio
 
@@ -12,17 +13,29 @@ from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.upstream.backoff import Backoff
+from mcp_dispatch.upstream.circuit import Circuit, Tolerance
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.errors import CallFailed, ConnectionLost, HandshakeFailed
+from mcp_dispatch.upstream.errors import (
+    CallFailed,
+    ConnectionLost,
+    NotTaken,
+    RequestLost,
+    UpstreamError,
+)
 from mcp_dispatch.upstream.listing import Listing
 from mcp_dispatch.upstream.open_calls import OpenCalls
 from mcp_dispatch.upstream.opening import Place, opened
+from mcp_dispatch.upstream.patience import Silence
 from mcp_dispatch.upstream.server import ServerConfig
 from mcp_dispatch.upstream.stderr_log import StderrLog
 from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.upstream.validators import Validators
 
 logger = logging.getLogger(__name__)
+
+_NOT_REPEATED: Final = (
+    "The call was not repeated: check whether it took effect before you try again."
+)
 
 
 class State(Enum):
@@ -38,12 +51,12 @@ class State(Enum):
 class Timing:
     """Seconds, and the clock that counts them. `patience` is how long a call waits to be sent."""
 
-    connect: float = 30.0
     patience: float = 30.0
     listing: float = 30.0
     exit: float = 0.5
     relist: float = 1.0
     backoff: Backoff = field(default_factory=Backoff)
+    tolerance: Tolerance = field(default_factory=Tolerance)
     pause: Callable[[float], Awaitable[None]] = anyio.sleep
     clock: Callable[[], float] = anyio.current_time
 
@@ -67,6 +80,7 @@ class Supervisor:
         self.config = config
         self.state = State.DISABLED if config.disabled else State.CONNECTING
         self.problem: str | None = None
+        self._last_problem = ""
         self.tools: tuple[JsonObject, ...] = ()
         self.validators = Validators()
         self.calls = OpenCalls(config)
@@ -78,6 +92,7 @@ class Supervisor:
         self._log = StderrLog(place.logs, config.name)
         self._life: _Life | None = None
         self._ready_at: float | None = None
+        self._circuit = Circuit(timing.tolerance, timing.clock)
         self._attempts = 0
         self._settled = 0
         self._news = anyio.Event()
@@ -99,7 +114,7 @@ class Supervisor:
         progress: Progress | None,
         alone: bool = False,
     ) -> JsonObject | ProtocolError:
-        """What the server answered. Sent at most once. Raises `CallFailed`."""
+        """What the server answered. Carried out at most once. Raises `CallFailed`."""
         async with self.calls.one(alone=alone):
             return await self._call(tool, arguments, meta, progress)
 
@@ -108,9 +123,41 @@ class Supervisor:
     ) -> JsonObject | ProtocolError:
         life = await self._alive()
         try:
+            return await self._send(life, tool, arguments, meta, progress)
+        except NotTaken as error:
+            if not await self._has_ended(life):
+                raise self._not_taken(error) from error
+        life = await self._alive()
+        try:
+            return await self._send(life, tool, arguments, meta, progress)
+        except NotTaken as error:
+            raise self._not_taken(error) from error
+
+    async def _send(
+        self,
+        life: _Life,
+        tool: str,
+        arguments: JsonObject,
+        meta: JsonObject,
+        progress: Progress | None,
+    ) -> JsonObject | ProtocolError:
+        """Raises `CallFailed`, and `NotTaken` where the call may be sent once more."""
+        try:
             return await life.connection.call(
-                tool, arguments, meta=meta, progress=progress, timeout=self.config.timeout
+                tool,
+                arguments,
+                meta=meta,
+                progress=progress,
+                timeout=self.config.timeout,
+                idle=self.config.idle_timeout,
             )
+        except Silence as error:
+            raise CallFailed(
+                f"The server {self.name!r} reported no progress of {tool!r} for "
+                f"{self.config.idle_timeout:g} s and was told to stop; the call may have taken "
+                'effect. A longer "idleTimeout" (in milliseconds) can be set in its entry under '
+                '"mcpServers".'
+            ) from error
         except TimeoutError as error:
             raise CallFailed(
                 f"The server {self.name!r} did not answer {tool!r} within "
@@ -118,16 +165,34 @@ class Supervisor:
                 'A longer "timeout" (in milliseconds) can be set in its entry under "mcpServers".'
             ) from error
         except ConnectionLost as error:
-            with anyio.move_on_after(self._timing.patience):
-                await life.ended.wait()
+            await self._has_ended(life)
             raise CallFailed(
-                f"The server {self.name!r} {life.end} while it ran {tool!r}. It is being "
-                "restarted. The call was not repeated: check whether it took effect before you "
-                "try again."
+                f"The server {self.name!r} {life.end} while it ran {tool!r}. {self._prospect()} "
+                f"{_NOT_REPEATED}"
+            ) from error
+        except RequestLost as error:
+            raise CallFailed(
+                f"The server {self.name!r} {error} while it ran {tool!r}. {_NOT_REPEATED}"
             ) from error
 
+    async def _has_ended(self, life: _Life) -> bool:
+        """Whether this connection is over; how it ended is known then."""
+        if life.connection.over.is_set():
+            with anyio.move_on_after(self._timing.patience):
+                await life.ended.wait()
+        return life.ended.is_set()
+
+    def _prospect(self) -> str:
+        return "It is being restarted." if self.config.restart else "The next call restarts it."
+
+    def _not_taken(self, error: NotTaken) -> CallFailed:
+        return CallFailed(f"The server {self.name!r} {error}. Nothing was run.")
+
     async def _alive(self) -> _Life:
-        """Waits for this server only; a call to a server that is down has it tried at once."""
+        """Waits for this server only; a call to a server that is down has it tried at once, unless
+        it keeps failing."""
+        if self._life is None and not self._circuit.may_try:
+            raise CallFailed(f"The server {self.name!r} is not available: {self._absence()}")
         with anyio.move_on_after(self._timing.patience):
             wanted = max(1, self._attempts)
             if self.state is State.DOWN:
@@ -142,6 +207,11 @@ class Supervisor:
     def _absence(self) -> str:
         if self.state is State.DISABLED:
             return 'it is disabled; remove "disabled" from its entry under "mcpServers".'
+        if self._circuit.open:
+            return (
+                f"it has been down {self._circuit.story()}; the last time it {self._last_problem}. "
+                "Nothing was sent. It is tried again from time to time."
+            )
         if self.state is State.CONNECTING:
             return f"it is still starting after {self._timing.patience:g} s. Try again later."
         return f"it {self.problem}. Nothing was sent. Its log is {self._log.path}."
@@ -153,16 +223,17 @@ class Supervisor:
         if self.state is State.DISABLED:
             self.tried.set()
             return
-        failures = 0
         while True:
             self._attempts += 1
+            self._circuit.trying()
             self._ready_at = None
             self._relist = anyio.Event()
             self._become(State.CONNECTING, None)
             problem = await self._attempt()
             self._fall(problem)
-            failures = self._timing.backoff.failures(failures, self._lived())
-            await self._rest(self._timing.backoff.delay(failures))
+            backoff, circuit = self._timing.backoff, self._circuit
+            circuit.failures = backoff.failures(circuit.failures, self._lived())
+            await self._rest(backoff.delay(circuit.failures) if self.config.restart else None)
 
     async def _attempt(self) -> str:
         """From start to end; returns why it ended."""
@@ -174,6 +245,8 @@ class Supervisor:
                 return problem
         except CannotStart as error:
             return f"cannot be started: {error.problem}"
+        except NotTaken as error:
+            return str(error)
         except OSError as error:
             return f"cannot be started: {self._log.path}: {error.strerror}"
         except Exception as error:  # the boundary: one server's trouble never reaches another
@@ -196,16 +269,16 @@ class Supervisor:
         """Until the connection is over; returns why, where it was not the transport that ended."""
         connection, timing = life.connection, self._timing
         try:
-            await connection.handshake(timing.connect)
+            await connection.handshake(self.config.connect_timeout)
             listing = await connection.list_tools(timing.listing)
         except TimeoutError:
             if not connection.version:
-                return f"did not answer within {timing.connect:g} s"
+                return f"did not answer within {self.config.connect_timeout:g} s"
             return f"did not answer 'tools/list' within {timing.listing:g} s"
-        except HandshakeFailed as error:
-            return str(error)
         except ConnectionLost:
             return None
+        except UpstreamError as error:
+            return str(error)
         self._rise(life, listing)
         await connection.over.wait()
         return None
@@ -224,13 +297,13 @@ class Supervisor:
             self._take(await connection.list_tools(self._timing.listing))
         except TimeoutError:
             self._become(State.DEGRADED, "did not answer 'tools/list'; its old list is kept")
-        except HandshakeFailed as error:
-            self._become(State.DEGRADED, f"{error}; its old list is kept")
         except ConnectionLost:
             return
+        except UpstreamError as error:
+            self._become(State.DEGRADED, f"{error}; its old list is kept")
 
-    async def _rest(self, delay: float) -> None:
-        """Until the delay is over or somebody needs the server."""
+    async def _rest(self, delay: float | None) -> None:
+        """Until the delay, where there is one, is over or somebody needs the server."""
 
         async def wake() -> None:
             await self._wake.wait()
@@ -238,8 +311,9 @@ class Supervisor:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wake)
-            await self._timing.pause(delay)
-            tasks.cancel_scope.cancel()
+            if delay is not None:
+                await self._timing.pause(delay)
+                tasks.cancel_scope.cancel()
         self._wake = anyio.Event()
 
     # -- what others see
@@ -248,6 +322,7 @@ class Supervisor:
         self._life = life
         life.ready.set()
         self._ready_at = self._timing.clock()
+        self._circuit.up()
         self._settled = self._attempts
         self._take(listing)
         self.tried.set()
@@ -264,6 +339,8 @@ class Supervisor:
         if self.state is not State.DOWN:
             self._life = None
             self._settled = self._attempts
+            self._circuit.down()
+            self._last_problem = problem
             self._become(State.DOWN, problem)
             self.tried.set()
             logger.warning("upstream %s %s", self.name, problem)

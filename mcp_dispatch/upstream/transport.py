@@ -4,7 +4,9 @@ from typing import Protocol
 
 import anyio
 import anyio.abc
+from mcp_types import RequestId
 
+from mcp_dispatch.upstream.errors import UpstreamError
 from mcp_dispatch.wire.streams import SessionReader, SessionWriter
 
 
@@ -28,6 +30,10 @@ class Transport(Protocol):
 
     def agreed(self, version: str) -> None:
         """Told of the protocol version once both sides have settled on one."""
+        ...
+
+    def loss(self, id: RequestId) -> UpstreamError | None:
+        """Why this request got no answer, where that is no matter of the whole connection."""
         ...
 
     async def end(self, patience: float) -> str:

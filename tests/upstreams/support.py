@@ -13,9 +13,8 @@ import anyio
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.collection import Upstreams
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.pipe import LINE_LIMIT
 from mcp_dispatch.upstream.process import running
-from mcp_dispatch.upstream.server import Launch, ServerConfig
+from mcp_dispatch.upstream.server import MESSAGE_BYTES, Launch, ServerConfig
 from mcp_dispatch.upstream.stderr_log import StderrLog
 from mcp_dispatch.upstream.stdio import StdioTransport
 from mcp_dispatch.upstream.supervisor import State, Supervisor, Timing
@@ -117,7 +116,7 @@ async def supervised(
 
 @asynccontextmanager
 async def connection_to(
-    folder: Path, config: ServerConfig, *, line_limit: int = LINE_LIMIT
+    folder: Path, config: ServerConfig, *, line_limit: int = MESSAGE_BYTES
 ) -> AsyncGenerator["Session", None]:
     """A connection before its handshake."""
     assert isinstance(config.reach, Launch)
