@@ -20,11 +20,12 @@ from mcp_dispatch.hooks.urls import AllowedUrls
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.offering import Offering
 from mcp_dispatch.policy.advice import BUILT_INS
 from mcp_dispatch.policy.conditions import Conditions
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool, assemble
+from mcp_dispatch.pool.deferral import Mode, Terms
 from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.limits import BASH_CHARS, Limits
@@ -56,7 +57,7 @@ from mcp_dispatch.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 _SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
-_READ_ONCE = ("naming", "concurrency", "approvals", "http")
+_READ_ONCE = ("naming", "tool_search", "concurrency", "approvals", "http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,8 @@ class App:
         self._built_ins = BuiltIns(children, state.run, tasks, results, options.environ)
         self._catalogue = Catalogue(_exposed_under(settings))
         self.results = results
+        self.offering = Offering(_terms(settings), upstreams)
+        self._last_pool: Pool | None = None
         self.on_tools_changed: Callable[[], None] = lambda: None
         self.on_reloaded: Callable[[], None] = lambda: None
         self._limit = limit_from(options.environ)
@@ -216,14 +219,15 @@ class App:
         schema = tool.definition.get("inputSchema") if tool else None
         return schema if isinstance(schema, dict) else None
 
-    async def definitions(self) -> list[JsonObject]:
-        """The `tools/list` entries: what a bare deny removes is not listed."""
+    async def definitions(self, scope: Scope | None = None) -> list[JsonObject]:
+        """The `tools/list` entries: what a bare deny removes is not listed. What was activated in
+        `scope` comes last."""
         await self._upstreams.settled(self._first_list_seconds)
-        return self.listed()
+        return self.listed(scope)
 
-    def listed(self) -> list[JsonObject]:
+    def listed(self, scope: Scope | None = None) -> list[JsonObject]:
         """The `tools/list` entries of this moment."""
-        return [tool.definition for tool in self._listed()]
+        return self.offering.definitions(scope.activated if scope else ())
 
     async def expect(self, name: str) -> None:
         """A name that nobody has yet may belong to a server that is still starting."""
@@ -236,15 +240,8 @@ class App:
 
     def _upstreams_changed(self) -> None:
         self._live = replace(self._live, pool=self._pool())
+        self.offering.show(self._live.pool, self._live.policy)
         self.on_tools_changed()
-
-    def _listed(self) -> list[Tool]:
-        policy, pool = self._live.policy, self._live.pool
-        return [
-            tool
-            for tool in pool.listed
-            if policy.is_hidden(tool.rule_name, tool.name, tool.server) is None
-        ]
 
     def _adopt(self, chosen: Workspace) -> bool:
         """Whether anything is different now. What cannot be read leaves everything as it was."""
@@ -259,12 +256,12 @@ class App:
         servers = replace(servers, problems=(*servers.problems, *broken))
         if (settings, servers, chosen) == (self._settings, self._servers, self._chosen):
             return False
-        before = [tool.name for tool in self._listed()]
+        before = [tool.name for tool in self.offering.shelf.visible]
         self._settings, self._servers, self._chosen = settings, servers, chosen
         self._upstreams.use(servers.servers, environ, chosen.root)
         self._workspace = _with_directories(chosen, settings)
         self._live = self._make_live()
-        if [tool.name for tool in self._listed()] != before:
+        if [tool.name for tool in self.offering.shelf.visible] != before:
             self.on_tools_changed()
         return True
 
@@ -292,7 +289,9 @@ class App:
             reach=self._reach_of_hooks(conditions),
         )
         self.results.retention = _retention(settings)
-        return Live(self._pool(), hooks, policy, _limits(settings))
+        pool = self._pool()
+        self.offering.show(pool, policy)
+        return Live(pool, hooks, policy, _limits(settings), self.offering.is_deferred)
 
     def _reach_of_hooks(self, conditions: Conditions) -> Reach:
         urls, variables = self._settings.http_hook_urls, self._settings.http_hook_variables
@@ -327,7 +326,8 @@ class App:
         chosen = self._settings.dispatch.tools
         _report(unknown_names(chosen or ()))
         own = self._built_ins.offered(self._workspace, self._environ, chosen)
-        pool = assemble(own, upstream, OLD_NAMES)
+        own += self.offering.built_ins
+        pool = self._last_pool = assemble(own, upstream, OLD_NAMES, self._last_pool)
         _report(
             f"{loser.tool.rule_name} is not listed: {loser.by.rule_name} has the name "
             f"{loser.by.name}; it can be called as {loser.tool.rule_name}"
@@ -382,6 +382,11 @@ def _with_directories(chosen: Workspace, settings: Settings) -> Workspace:
         except Refused as refused:
             _report([f"permissions.additionalDirectories: {refused}; it is skipped"])
     return replace(chosen, additional=tuple(found))
+
+
+def _terms(settings: Settings) -> Terms:
+    chosen = settings.dispatch.tool_search
+    return Terms(Mode(chosen.mode), chosen.max_tools, chosen.max_tokens)
 
 
 def _exposed_under(settings: Settings) -> Expose:

@@ -22,9 +22,10 @@ from mcp_dispatch.model.calls import (
     ToolCall,
 )
 from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.names import CALL_TOOL
 from mcp_dispatch.model.outcome import Cancelled, CancelReason, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.questions import Caller
-from mcp_dispatch.model.tools import CallContext
+from mcp_dispatch.model.tools import CallContext, Tool
 from mcp_dispatch.policy.hidden import Hidden
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool
@@ -39,6 +40,7 @@ from mcp_dispatch.stages.finish import Delivery, finish, shrink
 from mcp_dispatch.stages.lookup import lookup
 from mcp_dispatch.stages.pre_hooks import blaming, run_pre_hooks
 from mcp_dispatch.stages.validate import validate
+from mcp_dispatch.tools.call_tool import opened
 
 JOURNAL_SECONDS = 5.0
 INTERNAL_ERROR = ProtocolError(-32603, "Internal error")
@@ -52,6 +54,8 @@ class Live:
     hooks: Hooks
     policy: Policy
     limits: Limits = field(default_factory=Limits)
+    deferred: Callable[[Tool], bool] = lambda _: False
+    """Whether a tool is listed only for those who have found it."""
 
 
 class Dispatcher:
@@ -68,10 +72,17 @@ class Dispatcher:
         self._journal = journal
         self._surroundings = Surroundings(results, journal)
 
+    def opened(self, call: ToolCall) -> ToolCall:
+        """What is inside a `call_tool`, where that is offered and no rule takes it away."""
+        live = self._live()
+        denied = live.policy.is_hidden(CALL_TOOL, CALL_TOOL, None)
+        return call if denied or live.pool.find(CALL_TOOL) is None else opened(call)
+
     async def dispatch(
         self, call: ToolCall, scope: Scope, caller: Caller, member: Member | None = None
     ) -> Outcome:
         """`member` is the call's place in its batch: by default in the one of this moment."""
+        call = self.opened(call)
         member = member or scope.batches.join(call)
         started, clock = time.time(), time.monotonic()
         outcome: Outcome = INTERNAL_ERROR  # stands where a bug of ours flies past
@@ -91,7 +102,8 @@ class Dispatcher:
         return outcome
 
     async def _run(self, call: ToolCall, scope: Scope, caller: Caller, member: Member) -> Outcome:
-        resolved = lookup(self._live().pool, call)
+        live = self._live()
+        resolved = lookup(live.pool, call, live.deferred, scope.activated)
         valid = validate(resolved, call.arguments)
         member.resolve(resolved.tool, valid.sharing)
         await self._begin_session(scope)

@@ -64,7 +64,7 @@ async def open(
 
 
 def _backstage(app: App, tasks: TaskGroup, ask: Ask | None) -> Backstage:
-    return Backstage(app.dispatcher, app.scope, tasks, app.listed, ask)
+    return Backstage(app.dispatcher, app.scope, tasks, lambda: app.listed(app.scope), ask)
 
 
 def _paths(given: Place | Sequence[Place]) -> tuple[Path, ...]:

@@ -19,6 +19,7 @@ from mcp_dispatch.model.tools import (
     FileDelivered,
     FileRead,
     FileSeen,
+    ToolsActivated,
 )
 from mcp_dispatch.results.budget import Budget
 
@@ -87,6 +88,7 @@ class Scope:
 
         self._files: dict[str, FileSeen] = {}
         self._delivered: dict[str, None] = {}
+        self._activated: dict[str, None] = {}
         self._budgets: WeakKeyDictionary[Batch, Budget] = WeakKeyDictionary()
         self._notes: list[str] = []
 
@@ -99,6 +101,11 @@ class Scope:
     def delivered_files(self) -> tuple[str, ...]:
         """Kept results and outputs that were handed out here, the most recent last."""
         return tuple(self._delivered)
+
+    @property
+    def activated(self) -> tuple[str, ...]:
+        """The rule names of the tools that were found here, in the order of their finding."""
+        return tuple(self._activated)
 
     def budget_of(self, batch: Batch) -> Budget:
         """Of a whole message all results are known before one is delivered: they are judged
@@ -133,6 +140,8 @@ class Scope:
                     self.cwd = path
                 case FileDelivered(path):
                     self.deliver(path)
+                case ToolsActivated(tools):
+                    self._activated |= dict.fromkeys(tools)
 
     def _remember(self, path: str, seen: FileSeen) -> None:
         before = self._files.get(path)

@@ -141,11 +141,11 @@ class RawServer:
         await self.answer("hello")
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    async def call(self, id: Json, name: str, **arguments: Json) -> None:
+    async def call(self, id: Json, name: str, /, **arguments: Json) -> None:
         await self.send(tools_call(id, name, **arguments))
 
 
-def tools_call(id: Json, name: str, **arguments: Json) -> JsonObject:
+def tools_call(id: Json, name: str, /, **arguments: Json) -> JsonObject:
     params: JsonObject = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 

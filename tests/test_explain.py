@@ -148,6 +148,18 @@ def test_json_holds_the_decision_and_all_votes(machine: Machine):
     }
 
 
+def test_a_call_in_an_envelope_is_judged_as_the_call_inside(machine: Machine):
+    machine.write({"permissions": {"deny": ["mcp__git__push"], "allow": ["call_tool"]}})
+
+    def judged(**arguments: Any) -> str:
+        call = {"tool": "call_tool", "input": arguments}
+        return str(machine.batch(call)[0]["decision"])
+
+    assert judged(name="mcp__git__push", arguments={"force": True}) == "deny"
+    assert judged(name="mcp__git__commit", arguments={}) == "ask"
+    assert judged(name="Bash", arguments={"command": "ls"}) == "allow"
+
+
 def test_a_batch_answers_every_line_in_its_place(machine: Machine):
     answers = machine.batch(
         {"id": 1, "tool": "Bash", "input": {"command": "rm x"}},

@@ -40,6 +40,7 @@ async def test_the_list_has_built_ins_first_and_upstream_tools_after(
 
     assert [tool.name for tool in listed.tools] == [
         *BUILT_INS,
+        *("call_tool", "tool_search"),
         *("demo__count_slowly", "demo__recall", "demo__remember", "demo__roll_dice"),
     ]
 

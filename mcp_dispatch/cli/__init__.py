@@ -10,6 +10,7 @@ from mcp_dispatch.cli.demo import demo
 from mcp_dispatch.cli.doctor import doctor
 from mcp_dispatch.cli.explain import explain
 from mcp_dispatch.cli.schema import schema
+from mcp_dispatch.cli.search import search
 from mcp_dispatch.cli.serve import serve
 from mcp_dispatch.cli.trust import trust
 from mcp_dispatch.cli.untrust import untrust
@@ -26,6 +27,7 @@ app.command()(serve)
 app.command()(demo)
 app.command()(doctor)
 app.command()(explain)
+app.command()(search)
 app.command()(trust)
 app.command()(untrust)
 app.command()(schema)

@@ -120,6 +120,7 @@ async def _serve(options: "Options", state: "StateDirectory") -> int:
                 room=stdio.outflow.room,
                 ask_timeout=app.ask_timeout,
                 local_resources=KeptResults(app.results.directory),
+                instructions=app.offering.instructions,
             )
         )
         async with anyio.create_task_group() as tasks:

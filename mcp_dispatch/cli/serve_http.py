@@ -114,6 +114,7 @@ def _face(app: "App", traffic: "Traffic") -> "Face":
             room=traffic.room,
             ask_timeout=app.ask_timeout,
             local_resources=KeptResults(app.results.directory),
+            instructions=app.offering.instructions,
         )
     )
 

@@ -7,6 +7,7 @@ from mcp_dispatch.journal.redaction import redact, redact_text
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.names import CALL_TOOL
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
 
 _LONGEST_TEXT = 2_000
@@ -39,6 +40,7 @@ def record_of(
         "tool_use_id": redact_text(call.tool_use_id, _LONGEST_NAME),
         "tool": redact_text(tool or call.name, _LONGEST_NAME),
         "name": redact_text(call.name, _LONGEST_NAME),
+        **({"through": CALL_TOOL} if call.enveloped else {}),
         "arguments": redact(call.arguments, _LONGEST_TEXT, _MOST_TEXT),
         **_ending(call, outcome),
         **({} if decision is None else {"decision": _decided(decision)}),

@@ -86,14 +86,17 @@ class ToolCall:
     arguments: JsonObject
     meta: JsonObject = field(default_factory=lambda: {})
     answered: Answered | None = None
+    enveloped: bool = False
+    """It came as the content of a `call_tool`: the client that let it through saw only that."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """The tool exists."""
+    """The tool exists. `unseen`: nobody has shown the caller its schema yet."""
 
     call: ToolCall
     tool: Tool
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

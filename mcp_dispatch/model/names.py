@@ -2,6 +2,10 @@
 
 import re
 
+TOOL_SEARCH = "tool_search"
+CALL_TOOL = "call_tool"
+"""An envelope rather than a tool: what is called is inside."""
+
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 
 

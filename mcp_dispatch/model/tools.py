@@ -61,7 +61,14 @@ class FileDelivered:
     path: str
 
 
-ContextChange = FileRead | DirectoryChanged | FileDelivered
+@dataclass(frozen=True, slots=True)
+class ToolsActivated:
+    """A change of context: the tools with these rule names have been shown with their schemas."""
+
+    tools: tuple[str, ...]
+
+
+ContextChange = FileRead | DirectoryChanged | FileDelivered | ToolsActivated
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote, decide
+from mcp_dispatch.model.envelope import inside
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.names import rule_name
@@ -50,7 +51,8 @@ def call_of(value: Json) -> Call:
     arguments = value.get("input", {})
     if not isinstance(arguments, dict):
         raise NoSuchCall(f'expected "input" to be an object, got {type(arguments).__name__}')
-    return Call(str(value["tool"]), arguments)
+    # As the dispatcher does: rules are about what is in the envelope.
+    return Call(*(inside(str(value["tool"]), arguments) or (str(value["tool"]), arguments)))
 
 
 def _short(text: str) -> Call:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from mcp_dispatch.model.tools import Tool
 
 _NEAREST = 3
+_MOST_GONE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Pool:
         listed: tuple[Tool, ...],
         shadowed: tuple[Shadowed, ...],
         old_names: Mapping[str, str],
+        gone: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.listed = listed
         self.shadowed = shadowed
@@ -35,6 +37,17 @@ class Pool:
         self._by_rule_name: dict[str, Tool] = {}
         for tool in every:
             self._by_rule_name.setdefault(tool.rule_name, tool)
+        self._gone = {name: server for name, server in gone.items() if self.find(name) is None}
+
+    @property
+    def server_by_name(self) -> dict[str, str]:
+        """Under every name that an upstream's tool has, or had while this server ran."""
+        names = {**self._by_name, **self._by_rule_name}.items()
+        return {**self._gone, **{name: tool.server for name, tool in names if tool.server}}
+
+    def formerly_of(self, name: str) -> str | None:
+        """The upstream that had a tool of this name, and has it no more."""
+        return self._gone.get(name)
 
     def find(self, name: str) -> Tool | None:
         """By the exposed name, else by the rule name, else by a name it once had."""
@@ -51,9 +64,11 @@ def assemble(
     built_ins: Iterable[Tool],
     upstream: Iterable[Tool],
     old_names: Mapping[str, str] = MappingProxyType({}),
+    before: Pool | None = None,
 ) -> Pool:
     """`upstream` comes in the order in which servers are configured: of two equal names the
-    earlier wins, and a built-in wins over both. The result does not depend on who came up first.
+    earlier wins, and a built-in wins over both. The result does not depend on who came up first;
+    of the names that there were `before`, it knows whose they were.
 
     A rule name belongs to its tool: another tool that is listed under it would get its calls.
     """
@@ -72,7 +87,13 @@ def assemble(
             theirs.append(tool)
         else:
             shadowed.append(Shadowed(tool, winner))
-    return Pool((*own, *sorted(theirs, key=_name)), tuple(shadowed), old_names)
+    gone = _latest(before.server_by_name) if before else {}
+    return Pool((*own, *sorted(theirs, key=_name)), tuple(shadowed), old_names, gone)
+
+
+def _latest(names: Mapping[str, str]) -> dict[str, str]:
+    """A server that keeps inventing names costs bounded memory."""
+    return dict(list(names.items())[-_MOST_GONE:])
 
 
 def _name(tool: Tool) -> str:

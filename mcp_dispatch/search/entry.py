@@ -21,6 +21,12 @@ class Entry:
     description: str
     parameters: tuple[tuple[str, str], ...] = ()
     instructions: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other names that are this tool's, exactly; the first is the one to call it by."""
+
+    @property
+    def called(self) -> str:
+        return self.aliases[0] if self.aliases else self.name
 
     @property
     def tool(self) -> str:

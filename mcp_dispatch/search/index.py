@@ -127,7 +127,7 @@ def _mention(server: str) -> str:
 
 
 def _spellings(entry: Entry) -> set[str]:
-    names = (entry.name, entry.tool, f"{entry.server}__{entry.tool}")
+    names = (entry.name, entry.tool, f"{entry.server}__{entry.tool}", *entry.aliases)
     return {name.casefold() for name in (*names, rule_name(entry.server, entry.tool))}
 
 

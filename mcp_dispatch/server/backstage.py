@@ -22,8 +22,8 @@ class Backstage:
     scope_of: Callable[[sdk.Context], Scope]
     """Whose state the request shares: the process's, its session's, or its principal's."""
 
-    definitions: Callable[[], Awaitable[list[JsonObject]]]
-    """The `tools/list` entries, as they stand now."""
+    definitions: Callable[[Scope | None], Awaitable[list[JsonObject]]]
+    """The `tools/list` entries as they stand now, with what this scope has activated, if any."""
 
     input_schema: Callable[[str], JsonObject | None]
     """Of the tool with this name, where it is known."""
@@ -42,3 +42,6 @@ class Backstage:
 
     local_resources: "LocalResources | None" = None
     """What `resources/read` answers out of ourselves."""
+
+    instructions: Callable[[], str] = lambda: ""
+    """What else a client should know of the tools when it connects."""

@@ -1,7 +1,8 @@
 """`tools/call`: from the wire to a call, and from its outcome back to the wire."""
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never, cast
 
@@ -15,10 +16,13 @@ from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.questions import Caller
+from mcp_dispatch.model.tools import ToolsActivated
 from mcp_dispatch.model.wording import cancelled_text, error_text
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.older import result_for
+from mcp_dispatch.server.relisting import relisting_of, tell_tools_changed
+from mcp_dispatch.tools.tool_search import call_by_name
 from mcp_dispatch.wire import sdk
 
 ROOTS_SECONDS = 5.0
@@ -41,9 +45,11 @@ class Calls:
                 await self._placed.wait()
         scope = self._backstage.scope_of(ctx)
         call = self._read(params, scope)
+        activated = scope.activated
         await self._backstage.expect(call.name)
         execute = partial(self._executor.call, call, scope, self._caller(ctx, call))
-        wire = _wire(await _while_awaited(sdk.request_over(ctx), execute))
+        outcome = await _while_awaited(sdk.request_over(ctx), execute)
+        wire = await _once_listed(ctx, outcome, activated)
         return result_for(ctx.protocol_version, wire)
 
     def _read(self, params: Mapping[str, Any], scope: Scope) -> ToolCall:
@@ -57,14 +63,16 @@ class Calls:
         meta = meta if isinstance(meta, dict) else {}
         call_id = secrets.token_hex(8)
         tool_use_id = meta.get(TOOL_USE_ID)
-        return ToolCall(
+        call = ToolCall(
             id=call_id,
             tool_use_id=tool_use_id if isinstance(tool_use_id, str) else call_id,
             name=name,
             arguments=given,
             meta=meta,
-            answered=_answered(params, scope, name, given),
         )
+        # A question was put about what is inside an envelope.
+        call = self._backstage.dispatcher.opened(call)
+        return replace(call, answered=_answered(params, scope, call))
 
     def _caller(self, ctx: sdk.Context, call: ToolCall) -> Caller:
         token = call.meta.get("progressToken")
@@ -102,14 +110,31 @@ async def _while_awaited(
     return outcomes[0]
 
 
-def _answered(
-    params: Mapping[str, Any], scope: Scope, name: str, arguments: JsonObject
-) -> Answered | None:
+async def _once_listed(ctx: sdk.Context, outcome: Outcome, before: Collection[str]) -> JsonObject:
+    """The answer; where it brings tools to the client's list, once the client has them there."""
+    wire, found = _wire(outcome), _activated(outcome)
+    if not found or sdk.is_modern(ctx):
+        return wire
+    relisting = relisting_of(ctx)
+    if found.issubset(before):
+        has_them = relisting.follows
+    else:
+        has_them = await relisting.notice(partial(tell_tools_changed, sdk.connection_outbound(ctx)))
+    return call_by_name(wire) if has_them else wire
+
+
+def _activated(outcome: Outcome) -> frozenset[str]:
+    changes = outcome.executed.result.changes if isinstance(outcome, Completed) else ()
+    found = (change.tools for change in changes if isinstance(change, ToolsActivated))
+    return frozenset(name for names in found for name in names)
+
+
+def _answered(params: Mapping[str, Any], scope: Scope, call: ToolCall) -> Answered | None:
     """An answer counts only with the state we gave out for this call, and once."""
     state, responses = params.get("requestState"), params.get("inputResponses")
     if not isinstance(state, str):
         return None
-    asked = scope.asks.take(state, name, arguments)
+    asked = scope.asks.take(state, call.name, call.arguments)
     answers = cast(JsonObject, responses) if isinstance(responses, dict) else {}
     answer = answers.get(INPUT_KEY)
     if asked is None or not isinstance(answer, dict):

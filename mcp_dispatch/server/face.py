@@ -17,6 +17,7 @@ from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.calls import ROOTS_SECONDS, Calls
 from mcp_dispatch.server.listing import listing, no_prompt, nothing_listed
 from mcp_dispatch.server.older import definition_for
+from mcp_dispatch.server.relisting import relisting_of, tell_tools_changed
 from mcp_dispatch.server.resources import Resources
 from mcp_dispatch.wire import sdk
 
@@ -76,6 +77,10 @@ class Face:
     async def _handle(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.Result:
         if ctx.request_id is None:
             return await self._note(ctx, call_next)
+        if ctx.method in ("initialize", "server/discover"):
+            more = self._backstage.instructions()
+            text = f"{INSTRUCTIONS}\n{more}" if more else INSTRUCTIONS
+            return sdk.with_instructions(await call_next(ctx), text)
         answer = self._answers.get(ctx.method)
         if answer is None or not sdk.is_open(ctx):
             return await call_next(ctx)
@@ -108,8 +113,11 @@ class Face:
         sdk.at_connection_end(ctx, forget)
 
     async def _list(self, ctx: sdk.Context) -> JsonObject:
+        # Since 2026-07-28 a list must not change because of a call.
+        finder = None if sdk.is_modern(ctx) else self._backstage.scope_of(ctx)
+        definitions = await self._backstage.definitions(finder)
+        relisting_of(ctx).listed()
         self._listed = True
-        definitions = await self._backstage.definitions()
         shown: list[Json] = [definition_for(ctx.protocol_version, each) for each in definitions]
         return listing(ctx, "tools", shown)
 
@@ -131,7 +139,7 @@ class Face:
 async def _notice(client: sdk.Outbound) -> None:
     # One client that does not read must not keep the news from the others.
     with anyio.move_on_after(NOTICE_SECONDS):
-        await client.notify("notifications/tools/list_changed", None)
+        await tell_tools_changed(client)
 
 
 def _paths(roots: Json) -> list[Path]:

@@ -82,6 +82,18 @@ class ResultSettings(_OwnSection):
     max_total_bytes: Annotated[int, Field(ge=1_000_000)] = 2 * 1024**3
 
 
+class ToolSearchSettings(_OwnSection):
+    """When the tools of upstream servers wait behind `tool_search` instead of being listed.
+
+    `auto` does so when there are more of them than `max_tools`, or when their definitions are
+    estimated to take more than `max_tokens`.
+    """
+
+    mode: Literal["auto", "always", "never"] = "auto"
+    max_tools: Annotated[int, Field(ge=0)] = 40
+    max_tokens: Annotated[int, Field(ge=0)] = 10_000
+
+
 class RuleTestCall(_OwnSection):
     """A call as a client would make it."""
 
@@ -157,6 +169,7 @@ class DispatchSettings(_OwnSection):
         BeforeValidator(_as_object, json_schema_input_type=NamingSettings | str),
     ] = NamingSettings()
     tools: list[str] | None = None
+    tool_search: ToolSearchSettings = ToolSearchSettings()
     concurrency: ConcurrencySettings = ConcurrencySettings()
     approvals: ApprovalSettings = ApprovalSettings()
     results: ResultSettings = ResultSettings()

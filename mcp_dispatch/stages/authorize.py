@@ -198,6 +198,8 @@ async def _ask(judgement: Judgement, bench: Bench) -> Approved | Declined | Left
         policy.suggestion(judgement.subject),
     )
     uncovered = policy.uncovered_by_client(judgement.subject, judgement.decision)
+    if checked.call.enveloped:
+        uncovered = uncovered or "a call through call_tool"
     return await bench.approver.ask(question, bench.caller, uncovered=uncovered)
 
 

@@ -21,9 +21,17 @@ def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
         raise Refused(
             RefusedBy.SCHEMA,
             f"InputValidationError: the arguments of {tool.name} have {len(problems)} "
-            f"problem{plural}; correct and call again:\n{listed}",
+            f"problem{plural}; correct and call again:\n{listed}{_hint(resolved)}",
         )
     return ValidCall(resolved, arguments, _sharing(tool, arguments))
+
+
+def _hint(resolved: ResolvedCall) -> str:
+    """Whoever has never seen the schema can only guess."""
+    if not resolved.unseen:
+        return ""
+    name = resolved.tool.name
+    return f'\nIts schema was not loaded yet: call tool_search with "select:{name}" first.'
 
 
 def _sharing(tool: Tool, arguments: JsonObject) -> Sharing:

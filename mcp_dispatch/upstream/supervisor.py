@@ -204,6 +204,10 @@ class Supervisor:
             raise CallFailed(f"The server {self.name!r} is not available: {self._absence()}")
         return self._life
 
+    def look_again(self) -> None:
+        """Its list may be out of date: it is asked for once more."""
+        self._relist.set()
+
     def _absence(self) -> str:
         if self.state is State.DISABLED:
             return 'it is disabled; remove "disabled" from its entry under "mcpServers".'

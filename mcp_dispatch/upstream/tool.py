@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 RESULT_LIMIT: Final = 50_000
 LARGEST_RESULT_LIMIT: Final = 500_000
 
+_PERHAPS_GONE: Final = frozenset({-32601, -32602})
+"""How servers answer a call of a tool that they have no more, announced or not."""
+
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
 
 Expose = Callable[[ServerConfig, str], str]
@@ -85,6 +88,8 @@ class UpstreamTool:
         except CallFailed as error:
             return _failure(str(error))
         if isinstance(answer, ProtocolError):
+            if answer.code in _PERHAPS_GONE:
+                self.supervisor.look_again()
             return answer
         if answer.get("resultType") == "input_required":
             return _failure(

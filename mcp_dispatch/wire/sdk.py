@@ -18,6 +18,8 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
+    DiscoverResult,
+    InitializeResult,
     RequestParams,
     SubscriptionsListenRequestParams,
 )
@@ -53,6 +55,7 @@ __all__ = [
     "send_progress",
     "serve",
     "state_boundary",
+    "with_instructions",
 ]
 
 Context = ServerRequestContext[Any, Any]
@@ -205,6 +208,13 @@ async def send_progress(ctx: Context, update: JsonObject) -> None:
     if isinstance(token, (str, int)) and not isinstance(token, bool):
         params = {**update, "progressToken": token}
         await request_outbound(ctx).notify("notifications/progress", params)
+
+
+def with_instructions(greeting: Result, text: str) -> Result:
+    """The answer to `initialize` or `server/discover`, with these instructions."""
+    if isinstance(greeting, InitializeResult | DiscoverResult):
+        return greeting.model_copy(update={"instructions": text})
+    return {**greeting, "instructions": text} if isinstance(greeting, dict) else greeting
 
 
 def complete(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonObject:

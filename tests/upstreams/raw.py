@@ -58,7 +58,7 @@ class Upstream:
         self.options = options
         self.awaiting: dict[str, Message] = {}
         self.answers: list[Message] = []
-        self.extra: list[Message] = []
+        self.extra: list[Message] = [plain_tool(name) for name in options.extra]
 
     # -- plumbing
 
@@ -153,7 +153,10 @@ class Upstream:
     # -- calls
 
     def on_tools_call(self, message: Message) -> None:
-        tool: Callable[..., None] = getattr(self, "tool_" + message["params"]["name"], self.unknown)
+        name = message["params"]["name"]
+        known = any(extra["name"] == name for extra in self.extra)
+        other = self.answer_extra if known else self.unknown_tool
+        tool: Callable[..., None] = getattr(self, "tool_" + name, other)
         tool(message, **message["params"].get("arguments", {}))
 
     def tool_echo(self, message: Message, /, **_: Any) -> None:
@@ -244,6 +247,20 @@ class Upstream:
         if call is not None and not self.awaiting:
             self.result(call, content=[], structuredContent={"answers": self.answers})
 
+    def answer_extra(self, message: Message, /, **arguments: Any) -> None:
+        self.text(message, f"{message['params']['name']} {json.dumps(arguments)}")
+
+    def unknown_tool(self, message: Message, /, **_: Any) -> None:
+        self.fail(message, -32602, "Unknown tool")
+
+    def tool_swap(self, message: Message, old: str, new: str = "", quietly: bool = False) -> None:
+        """Has `new` (if any) in the place of its extra tool `old` from now on, and says so."""
+        self.extra = [extra for extra in self.extra if extra["name"] != old]
+        self.extra += [plain_tool(new)] if new else []
+        if not quietly:
+            self.send(method="notifications/tools/list_changed")
+        self.text(message, "swapped")
+
     def tool_grow(self, message: Message, name: str = "grown") -> None:
         """Has one tool more from now on, and says so."""
         self.extra.append(plain_tool(name))
@@ -264,6 +281,7 @@ def main() -> None:
     parser.add_argument("--version")
     parser.add_argument("--page", type=int)
     parser.add_argument("--loop-cursor", action="store_true")
+    parser.add_argument("--extra", nargs="*", default=[], help="further tools, by name")
     parser.add_argument("--odd-tools", action="store_true")
     parser.add_argument("--ignore-eof", action="store_true")
     parser.add_argument("--ignore-term", action="store_true")

@@ -1,0 +1,121 @@
+"""`mcp-dispatch search`: which tools a query finds, in which order, and why."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_dispatch.cli.flags import (
+    ClaudeSettingsFlag,
+    McpConfigFlag,
+    ModeFlag,
+    SettingsFlag,
+    StateDirFlag,
+    WorkspaceFlag,
+)
+
+if TYPE_CHECKING:
+    from mcp_dispatch.app import Options
+    from mcp_dispatch.model.json import JsonObject
+    from mcp_dispatch.offering import Search
+    from mcp_dispatch.state import StateDirectory
+
+_NOTHING = 1
+_WRONG = 2
+_LONGEST = 300
+
+
+def search(
+    query: Annotated[
+        list[str],
+        typer.Argument(
+            help="What the tool should do; or select:NAME,NAME, +word rest, mcp__SERVER rest."
+        ),
+    ],
+    max_results: Annotated[
+        int, typer.Option("--max-results", "-n", min=1, metavar="N", help="How many at most.")
+    ] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    workspace: WorkspaceFlag = None,
+    settings: SettingsFlag = None,
+    mcp_config: McpConfigFlag = None,
+    state_dir: StateDirFlag = None,
+    permission_mode: ModeFlag = None,
+    claude_settings: ClaudeSettingsFlag = False,
+) -> None:
+    """Show what `tool_search` would find for a query, with the reasons.
+
+    Takes the flags of `serve` and starts the servers that it would start. Exits with 1 where
+    nothing was found.
+    """
+    import anyio
+
+    from mcp_dispatch.app import Options
+    from mcp_dispatch.cli.serve import log_to
+    from mcp_dispatch.model.errors import StartError
+    from mcp_dispatch.settings.models import PermissionMode
+    from mcp_dispatch.state import StateDirectory
+
+    options = Options(
+        workspace=workspace,
+        settings=tuple(settings or ()),
+        mcp_config=tuple(mcp_config or ()),
+        permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
+        claude_settings=claude_settings,
+    )
+    try:
+        state = StateDirectory.open(state_dir)
+        log_to(state.logs)
+        found = anyio.run(_search, options, state, " ".join(query), max_results)
+    except StartError as error:
+        print(f"mcp-dispatch: {error}", file=sys.stderr)
+        raise typer.Exit(_WRONG) from None
+    print(json.dumps(_object(found), indent=2) if as_json else _readable(found))
+    raise typer.Exit(0 if found.ranked else _NOTHING)
+
+
+async def _search(options: "Options", state: "StateDirectory", query: str, limit: int) -> "Search":
+    from mcp_dispatch.app import open_app
+
+    async with open_app(options, state) as app:
+        return await app.offering.search(query, limit)
+
+
+def _object(found: "Search") -> "JsonObject":
+    return {
+        "query": found.query,
+        "tools": [
+            {
+                "name": each.tool.name,
+                "rule_name": each.tool.rule_name,
+                "server": each.tool.server,
+                "deferred": each.deferred,
+                "score": round(each.hit.score, 3),
+                "reasons": list(each.hit.reasons),
+            }
+            for each in found.ranked
+        ],
+        "total": found.total,
+        "connecting": list(found.connecting),
+        "failed": [down.server for down in found.down],
+        "remarks": list(found.remarks),
+    }
+
+
+def _readable(found: "Search") -> str:
+    from mcp_dispatch.cli.explaining import wrapped
+
+    lines: list[str] = []
+    for place, each in enumerate(found.ranked, 1):
+        state = "deferred" if each.deferred else "listed"
+        description = str(each.tool.definition.get("description", "")).strip().split("\n")[0]
+        lines.append(wrapped(f"{place:>2}. ", f"{each.tool.name} ({state}) {each.hit.score:.1f}"))
+        lines += [wrapped("    ", description[:_LONGEST])] if description else []
+        lines += [wrapped("    - ", reason) for reason in each.hit.reasons] + [""]
+    lines += [wrapped("", remark) for remark in found.remarks]
+    lines.append(f"{found.total} tools were searched.")
+    if found.connecting:
+        lines.append(wrapped("Still connecting: ", ", ".join(found.connecting)))
+    lines += [wrapped("Down: ", f"{down.server} {down.problem}") for down in found.down]
+    return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""call_tool: an envelope around the call of any tool, for clients whose list does not grow."""
+
+from dataclasses import replace
+
+from mcp_dispatch.model.calls import ToolCall
+from mcp_dispatch.model.envelope import inside
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.names import CALL_TOOL
+from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
+from mcp_dispatch.tools.builtin import BuiltIn, Declaration
+
+_DECLARATION = Declaration(
+    name=CALL_TOOL,
+    title="Call a tool by name",
+    description=(
+        "Calls a tool that tool_search found and that is not in your list of tools. The call is "
+        "validated, judged and recorded as a call of that tool itself."
+    ),
+    properties={
+        "name": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The tool, as tool_search named it",
+        },
+        "arguments": {"type": "object", "description": "Its arguments, as its parameters say"},
+    },
+    required=("name",),
+    # What is inside may be anything.
+    read_only=False,
+    destructive=True,
+    idempotent=False,
+    open_world=True,
+    interrupt=Interrupt.CANCEL,
+    result_limit=None,
+)
+
+
+def opened(call: ToolCall) -> ToolCall:
+    """The call in the envelope; one that has none, or whose envelope cannot be opened, as it is."""
+    found = None if call.enveloped else inside(call.name, call.arguments)
+    return (
+        call if found is None else replace(call, name=found[0], arguments=found[1], enveloped=True)
+    )
+
+
+class CallTool(BuiltIn):
+    """Listed like a tool. Only envelopes that were not opened come this far: torn ones, those
+    around an envelope, and all of them where a rule denies `call_tool`."""
+
+    def __init__(self) -> None:
+        super().__init__(_DECLARATION)
+
+    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+        if arguments.get("name") == CALL_TOOL:
+            raise Refused(
+                RefusedBy.SEMANTIC,
+                "call_tool cannot call itself; name the tool that is meant and give its arguments",
+            )
+        return Checked(arguments)
+
+    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
+        return error_result("call_tool was not opened; call it again")

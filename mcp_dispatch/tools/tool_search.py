@@ -1,0 +1,166 @@
+"""tool_search: finds tools of upstream servers that are not in the list, and brings them there."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from mcp_dispatch.model.findings import Findings
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.names import TOOL_SEARCH
+from mcp_dispatch.model.tools import (
+    CallContext,
+    Checked,
+    Interrupt,
+    Tool,
+    ToolResult,
+    ToolsActivated,
+)
+from mcp_dispatch.tools.builtin import BuiltIn, Declaration
+
+Find = Callable[[str, int], Awaitable[Findings]]
+"""The best tools for a query, this many at most."""
+
+HOW_TO_CALL = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
+"""What every client can do. A client that has listed the tools again is told `CALL_BY_NAME`."""
+
+CALL_BY_NAME = "They are in your list of tools now: call them by their names."
+
+DEFAULT_RESULTS = 5
+MOST_CHARACTERS = 18_000
+"""Of definitions in one answer, which holds them twice, as text and structured."""
+
+_SHOWN_PROBLEM = 200
+_DESCRIPTION = (
+    "Finds tools of the connected servers by what they do, and returns their full definitions. "
+    "They can then be called.\n"
+    'Queries: a few words ("create a calendar event"); "select:NAME,NAME" for exact names; '
+    '"+word rest" where word must be in the name; "mcp__SERVER rest" for the tools of one server.'
+)
+_WAITING = (
+    "Search here before you say that something cannot be done. Tools that are not in your list:"
+)
+_NONE_WAITING = "The tools of the servers that are connected are in your list already."
+_DECLARATION = Declaration(
+    name=TOOL_SEARCH,
+    title="Find tools",
+    description=_DESCRIPTION,
+    properties={
+        "query": {"type": "string", "minLength": 1, "description": "What the tool should do"},
+        "max_results": {
+            "type": "integer",
+            "minimum": 1,
+            "default": DEFAULT_RESULTS,
+            "description": "How many tools to return at most",
+        },
+    },
+    required=("query",),
+    read_only=True,
+    destructive=False,
+    idempotent=True,
+    open_world=False,
+    interrupt=Interrupt.CANCEL,
+    result_limit=50_000,
+)
+
+
+class ToolSearch(BuiltIn):
+    """`waiting` names the tools that are not listed, a line for each server; "" where none."""
+
+    def __init__(self, find: Find, waiting: Callable[[], str]) -> None:
+        super().__init__(_DECLARATION)
+        self._find = find
+        self._waiting = waiting
+
+    @property
+    def definition(self) -> JsonObject:
+        names = self._waiting()
+        contents = f"{_WAITING}\n{names}" if names else _NONE_WAITING
+        return {**super().definition, "description": f"{_DESCRIPTION}\n{contents}"}
+
+    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+        return Checked(arguments)
+
+    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
+        query, limit = str(arguments["query"]), arguments.get("max_results", DEFAULT_RESULTS)
+        findings = await self._find(query, limit if isinstance(limit, int) else DEFAULT_RESULTS)
+        return _answer(query, findings)
+
+
+def call_by_name(wire: JsonObject) -> JsonObject:
+    """The answer for a client whose list has the tools."""
+    content, structured = wire.get("content"), wire.get("structuredContent")
+    blocks: list[Json] = list(content) if isinstance(content, list) else []
+    told: JsonObject = {**wire, "content": [_by_name(block, "text") for block in blocks]}
+    if isinstance(structured, dict):
+        told["structuredContent"] = _by_name(structured, "message")
+    return told
+
+
+def _by_name(value: Json, key: str) -> Json:
+    text = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(text, str) or HOW_TO_CALL not in text:
+        return value
+    return {**value, key: text.replace(HOW_TO_CALL, CALL_BY_NAME)}
+
+
+def _answer(query: str, findings: Findings) -> ToolResult:
+    """Text and structure say the same: a client may show its model only one of them."""
+    shown, left_out = _within_budget(findings.tools)
+    activated = tuple(t.rule_name for t in shown if t.rule_name in findings.deferred)
+    how = HOW_TO_CALL if activated else CALL_BY_NAME
+    message = "\n".join([*([how] if shown else []), *_remarks(findings, left_out)])
+    structured: JsonObject = {
+        "query": query,
+        "tools": [tool.definition for tool in shown],
+        "total": findings.total,
+        "connecting": list(findings.connecting),
+        "failed": [down.server for down in findings.down],
+        "message": message,
+    }
+    texts = [*([_functions(shown)] if shown else []), message]
+    content: list[Json] = [{"type": "text", "text": text} for text in texts]
+    wire: JsonObject = {"content": content, "structuredContent": structured}
+    return ToolResult(wire, structured, (ToolsActivated(activated),) if activated else ())
+
+
+def _within_budget(tools: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
+    """The first always: it is what was asked for."""
+    left, shown = MOST_CHARACTERS, list[Tool]()
+    for tool in tools:
+        left -= len(_function(tool))
+        if left < 0 and shown:
+            break
+        shown.append(tool)
+    return shown, list(tools[len(shown) :])
+
+
+def _functions(tools: Sequence[Tool]) -> str:
+    return "\n".join(["<functions>", *map(_function, tools), "</functions>"])
+
+
+def _function(tool: Tool) -> str:
+    definition = tool.definition
+    shown: JsonObject = {
+        "description": definition.get("description", ""),
+        "name": tool.name,
+        "parameters": definition.get("inputSchema", {}),
+    }
+    # Still the same JSON, in which no description can close the element or imitate another.
+    text = json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c")
+    return f"<function>{text}</function>"
+
+
+def _remarks(findings: Findings, left_out: Sequence[Tool]) -> Iterator[str]:
+    if left_out:
+        names = ",".join(tool.name for tool in left_out)
+        yield f"Found as well, too long to show together; ask for fewer at a time: select:{names}"
+    yield from findings.remarks
+    if findings.connecting:
+        yield f"Still connecting, not searched: {', '.join(findings.connecting)}. Try again later."
+    for down in findings.down:
+        yield f"Not available: {down.server} {_plain(down.problem)}"
+
+
+def _plain(problem: str) -> str:
+    """One line; a server's own words are in it."""
+    text = "".join(char if char.isprintable() else " " for char in problem[:_SHOWN_PROBLEM])
+    return text.replace("<", "&lt;")
