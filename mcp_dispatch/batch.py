@@ -102,7 +102,7 @@ class Member:
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.batch.ended()
+        self.batch.ended(self)
         self.reach(CallState.COMPLETED)
 
     def reach(self, state: CallState) -> None:
@@ -136,7 +136,9 @@ class Batch:
         self._closes_at = closes_at
         self._closed = anyio.Event()
         self._over = anyio.Event()
+        self._news = anyio.Event()
         self._running = 0
+        self._last: Member | None = None
         self._failure: Member | None = None
         self._changed: list[Member] = []
 
@@ -156,12 +158,14 @@ class Batch:
         member = Member(self, call)
         self.members.append(member)
         self._running += 1
+        self._tell()
         if not self.whole and len(self.members) >= AT_MOST:
             self.close()
         return member
 
     def close(self) -> None:
         self._closed.set()
+        self._tell()
         if not self._running:
             self._over.set()
 
@@ -176,8 +180,19 @@ class Batch:
             self.close()
         await self._over.wait()
 
-    def ended(self) -> None:
+    async def over_with(self, member: Member) -> bool:
+        """Whether the call, which has ended, was the last of all: waits for as long as another one
+        may join, and no longer."""
+        while not self._running and not self.closed:
+            news = self._news
+            left = None if self._closes_at is None else self._closes_at - time.monotonic()
+            with anyio.move_on_after(left):
+                await news.wait()
+        return not self._running and self._last is member
+
+    def ended(self, member: Member) -> None:
         self._running -= 1
+        self._last = member
         if not self._running:
             self.apply_changes()
             if self.closed:
@@ -221,6 +236,10 @@ class Batch:
                 CancelReason.SIBLING_ERROR,
                 f"{_shown(failure)}, which was called together with it, failed; this call {how}",
             )
+
+    def _tell(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
 
     def _late(self) -> bool:
         return self._closes_at is not None and time.monotonic() >= self._closes_at

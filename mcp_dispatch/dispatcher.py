@@ -33,6 +33,7 @@ from mcp_dispatch.results.limits import Limits
 from mcp_dispatch.results.size import measure
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.scope import Scope
+from mcp_dispatch.stages.after_batch import after_batch
 from mcp_dispatch.stages.authorize import Bench, authorize
 from mcp_dispatch.stages.check import check
 from mcp_dispatch.stages.execute import execute
@@ -99,7 +100,9 @@ class Dispatcher:
         finally:
             member.end(outcome)
             await self._record(call, outcome, scope, started, time.monotonic() - clock)
-        return outcome
+        around = self._surroundings.of_session(scope, self._policy())
+        member.outcome = await after_batch(self._live().hooks, member, outcome, scope, around)
+        return member.outcome
 
     async def _run(self, call: ToolCall, scope: Scope, caller: Caller, member: Member) -> Outcome:
         live = self._live()

@@ -158,10 +158,6 @@ AT = "settings.json: hooks.PreToolUse[0].hooks[0]"
             "settings.json: hooks.Stop: never happens in a server of tools; its hooks do not run",
         ),
         (
-            {"PostToolBatch": [{"hooks": [command("x")]}]},
-            "settings.json: hooks.PostToolBatch: is not supported yet; its hooks do not run",
-        ),
-        (
             {"PreTooluse": [{"hooks": [command("x")]}]},
             "settings.json: hooks.PreTooluse: is not a hook event; its hooks do not run",
         ),
@@ -342,3 +338,13 @@ def test_control_characters_of_a_file_do_not_reach_the_report() -> None:
 
 def _commands(config: HookConfig, event: Event, tool: str) -> list[str]:
     return [matched.hook.action.label for matched in config.matching(event, tool)]
+
+
+def test_a_matcher_on_an_event_that_has_none_is_ignored_and_reported() -> None:
+    config, problems = parse({"PostToolBatch": [{"matcher": "Bash", "hooks": [command("x")]}]})
+
+    assert config == HookConfig((Hook(Event.POST_TOOL_BATCH, EveryTool(), Command("x"), FILE),))
+    assert problems == (
+        "settings.json: hooks.PostToolBatch[0].matcher: PostToolBatch has no matcher; "
+        "it is ignored",
+    )

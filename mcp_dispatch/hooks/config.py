@@ -7,7 +7,7 @@ from typing import Final
 
 from mcp_dispatch.hooks.actions import Action
 from mcp_dispatch.hooks.entries import read_action
-from mcp_dispatch.hooks.events import NEVER_HERE, NOT_YET, OF_ONE_CALL, WITHOUT_MATCHER, Event
+from mcp_dispatch.hooks.events import NEVER_HERE, OF_ONE_CALL, WITHOUT_MATCHER, Event
 from mcp_dispatch.hooks.matcher import EveryTool, Fit, Matcher, Unreadable, read_matcher
 from mcp_dispatch.hooks.report import Report, value_shown
 from mcp_dispatch.model.decision import Origin
@@ -106,11 +106,9 @@ def _of_file(source: HookSource, fault: Fault, report: Report) -> Iterable[Hook]
 
 def _event(name: str, report: Report) -> Event | None:
     for event in Event:
-        if event.value == name and event not in NOT_YET:
+        if event.value == name:
             return event
-    if name in {event.value for event in NOT_YET}:
-        report.say("is not supported yet; its hooks do not run")
-    elif name in NEVER_HERE:
+    if name in NEVER_HERE:
         report.say("never happens in a server of tools; its hooks do not run")
     else:
         report.say("is not a hook event; its hooks do not run")

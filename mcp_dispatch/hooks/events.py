@@ -35,8 +35,6 @@ SAY_IN_PLAIN_TEXT: Final = frozenset({Event.SESSION_START})
 
 WITHOUT_MATCHER: Final = frozenset({Event.POST_TOOL_BATCH})
 
-NOT_YET: Final = frozenset({Event.POST_TOOL_BATCH})
-
 # They belong to a client that talks to the model; a server of tools never sees them.
 NEVER_HERE: Final = frozenset(
     {"Notification", "UserPromptSubmit", "UserPromptExpansion", "Stop", "StopFailure", "Setup"}

@@ -20,9 +20,8 @@ from mcp_dispatch.results.replace import Fitted, fit, needs_disk
 from mcp_dispatch.results.size import measure
 from mcp_dispatch.results.stale import Glance, glance, stale_hint
 from mcp_dispatch.results.store import ResultStore
+from mcp_dispatch.results.words import marked, stop_notes
 from mcp_dispatch.scope import Scope
-
-STOPPED_META = "mcp-dispatch/stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +128,13 @@ async def _made(make: Callable[[], Fitted], on_disk: bool) -> Fitted:
 def _annotated(
     wire: JsonObject, executed: Executed, afterword: Afterword, notes: tuple[str, ...]
 ) -> JsonObject:
-    """What hooks and we say to the model arrives as extra text; a stop is visible, since the
-    client owns the loop."""
-    stopped = _stopped(executed, afterword)
-    annotated = with_notes(wire, notes, executed.permitted.tool.output)
-    if stopped is None:
-        return annotated
-    meta = wire.get("_meta")
-    known = meta if isinstance(meta, dict) else {}
-    return {**annotated, "_meta": {**known, STOPPED_META: stopped}}
+    noted = with_notes(wire, notes, executed.permitted.tool.output)
+    return marked(noted, _stopped(executed, afterword))
 
 
 def _notes(executed: Executed, afterword: Afterword, said: Sequence[str]) -> tuple[str, ...]:
-    review, stopped = executed.permitted.reviewed.review, _stopped(executed, afterword)
-    told = [] if stopped is None else [f"A hook asks to stop here: {stopped}"]
-    return (*said, *review.contexts, *afterword.contexts, *told)
+    contexts = (*executed.permitted.reviewed.review.contexts, *afterword.contexts)
+    return (*said, *contexts, *stop_notes(_stopped(executed, afterword)))
 
 
 def _stopped(executed: Executed, afterword: Afterword) -> str | None:
