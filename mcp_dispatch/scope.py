@@ -87,6 +87,7 @@ class Scope:
         """Set when hooks have been told of the session's start; None before its first call."""
 
         self._files: dict[str, FileSeen] = {}
+        self._stale: dict[str, str] = {}
         self._delivered: dict[str, None] = {}
         self._activated: dict[str, None] = {}
         self._budgets: WeakKeyDictionary[Batch, Budget] = WeakKeyDictionary()
@@ -106,6 +107,13 @@ class Scope:
     def activated(self) -> tuple[str, ...]:
         """The rule names of the tools that were found here, in the order of their finding."""
         return tuple(self._activated)
+
+    def tell_stale(self, changed: Mapping[str, str]) -> tuple[str, ...]:
+        """Of files that are not as they were read, by what they are now: those that this scope has
+        not been told of."""
+        news = {path: now for path, now in changed.items() if self._stale.get(path) != now}
+        self._stale.update(news)
+        return tuple(news)
 
     def budget_of(self, batch: Batch) -> Budget:
         """Of a whole message all results are known before one is delivered: they are judged
@@ -149,4 +157,5 @@ class Scope:
         if seen.partial and before == replace(seen, partial=False):
             return
         self._files.pop(path, None)
+        self._stale.pop(path, None)
         self._files[path] = seen

@@ -173,5 +173,5 @@ def text_in(message: JsonObject) -> str:
     assert isinstance(result, dict)
     content = result["content"]
     assert isinstance(content, list)
-    texts = [block["text"] for block in content if isinstance(block, dict)]
+    texts = [block.get("text") for block in content if isinstance(block, dict)]
     return "\n".join(text for text in texts if isinstance(text, str))

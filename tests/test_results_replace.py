@@ -176,7 +176,7 @@ def test_structure_over_the_limit_is_kept_as_json_and_dropped(
     assert isinstance(blocks, list)
     assert fitted.wire == {"content": [text("1000 rows"), *blocks[1:]], "_meta": {"a": 1}}
     assert str(path) in str(blocks[1])
-    assert blocks[2] == link(path, "198.3KB", "application/json")
+    assert blocks[2] == link(path, "201.2KB", "application/json")
 
 
 def test_structure_that_the_text_repeats_is_kept_once(store: ResultStore, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_structure_with_an_advertised_schema_becomes_a_reference(
         "path": str(path),
         "link": f"dispatch://results/{path.stem}",
         "size": len(told),
-        "preview": told[:2000],
+        "preview": told[: told.rindex("\n", 0, 2000)],
     }
     assert fitted.wire == result(
         text("20000 rows"), structuredContent={"mcp-dispatch/result": fields}

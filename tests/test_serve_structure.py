@@ -157,7 +157,7 @@ def check_reference(structure: Any, installed: Installation, whole: JsonObject) 
     assert json.loads(kept.read_text(encoding="utf-8")) == whole
     assert reference["link"] == f"dispatch://results/{kept.stem}"
     assert reference["size"] == kept.stat().st_size
-    assert reference["preview"].startswith('{"rows":')
+    assert '"rows":' in reference["preview"]
 
 
 @each_era

@@ -9,6 +9,7 @@ from mcp_dispatch import __version__
 from mcp_dispatch.cli.demo import demo
 from mcp_dispatch.cli.doctor import doctor
 from mcp_dispatch.cli.explain import explain
+from mcp_dispatch.cli.results import app as results
 from mcp_dispatch.cli.schema import schema
 from mcp_dispatch.cli.search import search
 from mcp_dispatch.cli.serve import serve
@@ -31,6 +32,7 @@ app.command()(search)
 app.command()(trust)
 app.command()(untrust)
 app.command()(schema)
+app.add_typer(results)
 
 
 def _version(wanted: bool) -> None:

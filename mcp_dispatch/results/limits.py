@@ -33,7 +33,10 @@ class Limits:
     bash: int = BASH_CHARS
     image_bytes: int = IMAGE_BYTES
 
-    def of(self, tool: Tool) -> Limit:
+    def of(self, tool: Tool, *, failed: bool = False) -> Limit:
+        if failed and tool.server is None and tool.rule_name == _BASH:
+            # The beginning and the end of what it printed: that is all there is of a failure.
+            return Limit(None, counted=True)
         if tool.rule_name in self.tools:
             return _chosen(self.tools[tool.rule_name])
         if tool.server is not None:

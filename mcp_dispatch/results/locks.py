@@ -34,6 +34,12 @@ def hold(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
+def keep_young(path: Path) -> None:
+    """For who is about to have a kept result read by another program."""
+    with suppress(OSError):
+        os.utime(path, follow_symlinks=False)
+
+
 def is_held(path: Path) -> bool:
     """Whether somebody reads it at this moment."""
     if sys.platform == "win32":

@@ -7,7 +7,7 @@ from enum import Enum
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.results.media import media_of
-from mcp_dispatch.results.size import as_json, block_size, blocks_of, text_of
+from mcp_dispatch.results.size import as_json, as_lines, block_size, blocks_of, text_of
 
 _MOST_COMPARED = 2_000_000
 
@@ -54,7 +54,7 @@ def parts_of(original: JsonObject, shown: JsonObject) -> list[Part]:
         if tells([before[n] for n in text], structure):
             parts[0] = replace(parts[0], shown=parts[0].shown + len(said))
         else:
-            parts.append(Part(Kind.STRUCTURE, (), said, len(said)))
+            parts.append(Part(Kind.STRUCTURE, (), as_lines(structure), len(said)))
     return [part for part in parts if part.text]
 
 

@@ -101,6 +101,7 @@ def _with_placeholder(wire: JsonObject, tool_name: str) -> JsonObject:
 class _StandIn:
     """What is shown for a part, and, where it was kept, the file."""
 
+    text: str
     shown: str
     kept: Kept | None
 
@@ -190,9 +191,9 @@ class _Fitting:
             self._replaced.append(
                 Replacement(self._why, part.kind.value, size, problem=str(problem))
             )
-            return _StandIn(cut(part.text, max(room, _LEAST_CUT), str(problem)), None)
+            return _StandIn(part.text, cut(part.text, max(room, _LEAST_CUT), str(problem)), None)
         self._replaced.append(Replacement(self._why, part.kind.value, kept.size, str(kept.path)))
-        return _StandIn(persisted(part.text, kept), kept)
+        return _StandIn(part.text, persisted(part.text, kept), kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ class _Structure:
         of_text = self.stand_ins.get(Kind.TEXT)
         whole = of_text if self.told else self.stand_ins.get(Kind.STRUCTURE)
         if whole is not None and whole.kept is not None:
-            return to_file(whole.kept, as_json(self.value))
+            return to_file(whole.kept, whole.text)
         if whole is not None:
             return {"size": len(utf8(as_json(self.value))), "preview": whole.shown}
         if of_text is None or of_text.kept is None:

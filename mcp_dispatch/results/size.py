@@ -2,6 +2,8 @@
 
 import json
 
+import msgspec
+
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.results.media import media_of
 
@@ -38,6 +40,15 @@ def text_of(block: Json) -> str | None:
         return None
     text = block.get("text") if isinstance(block, dict) else None
     return text if isinstance(text, str) else None
+
+
+def as_lines(value: Json) -> str:
+    """The same JSON in short lines, for a file that is read page by page and searched."""
+    compact = as_json(value)
+    try:
+        return msgspec.json.format(compact, indent=1)
+    except (msgspec.MsgspecError, UnicodeEncodeError):  # lone surrogates, NaN
+        return compact
 
 
 def as_json(value: Json) -> str:

@@ -25,10 +25,11 @@ class Glance:
     def touched(self) -> tuple[str, ...]:
         return tuple(path for path, before in self.stamps.items() if _stamp(path) != before)
 
-    def changed(self, touched: Sequence[str], seen: Mapping[str, FileSeen]) -> tuple[str, ...]:
-        """Which of the touched ones are not as the scope knows them: a tool that writes tells us
-        what it wrote. Reads them: call it from a worker thread."""
-        return tuple(path for path in touched if path in seen and _differs(path, seen[path]))
+    def changed(self, touched: Sequence[str], seen: Mapping[str, FileSeen]) -> dict[str, str]:
+        """Which of the touched ones are not as the scope knows them, and what they are now: a tool
+        that writes tells us what it wrote. Reads them: call it from a worker thread."""
+        now = {path: _digest(path) for path in touched if path in seen}
+        return {path: digest for path, digest in now.items() if digest != seen[path].digest}
 
 
 def glance(seen: Mapping[str, FileSeen]) -> Glance:
@@ -60,16 +61,15 @@ def _stamp(path: str) -> _Stamp | None:
     return (status.st_mtime_ns, status.st_size)
 
 
-def _differs(path: str, seen: FileSeen) -> bool:
-    """By content: a newer time on the same bytes is no change."""
+def _digest(path: str) -> str:
+    """Of the content: a newer time on the same bytes is no change. What is no file, or too large
+    to be compared, is known by its stamp."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return True
+        return ""
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != seen.size:
-            return True
-        if status.st_size > _LARGEST_COMPARED:
-            return status.st_mtime_ns != seen.mtime_ns
-        return hashlib.sha256(file.read()).hexdigest() != seen.digest
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_COMPARED:
+            return f"{status.st_mode} {status.st_mtime_ns} {status.st_size}"
+        return hashlib.sha256(file.read(_LARGEST_COMPARED)).hexdigest()

@@ -49,7 +49,7 @@ async def finish(
     scope: Scope,
     circumstances: Circumstances,
 ) -> Completed:
-    stale = await _stale(delivery.before, scope)
+    stale = await _made_stale(delivery.before, scope)
     # Hooks may replace what an upstream answered; to what a built-in delivers they only add.
     upstream = executed.permitted.tool.server is not None
     afterword = await hooks.after(executed, circumstances) if upstream else Afterword()
@@ -82,19 +82,19 @@ async def shrink(
     return replace(completed, wire=wire, replaced=(*executed.result.replaced, *fitted.replaced))
 
 
-async def _stale(before: Glance, scope: Scope) -> tuple[str, ...]:
+async def _made_stale(before: Glance, scope: Scope) -> tuple[str, ...]:
     """The files that the scope has read and this call has changed."""
     touched = before.touched()
     if not touched:
         return ()
-    return await to_thread.run_sync(partial(before.changed, touched, scope.files))
+    return scope.tell_stale(await to_thread.run_sync(before.changed, touched, scope.files))
 
 
 async def _fitted(executed: Executed, delivery: Delivery) -> Fitted:
     """Made to fit its own limit first, then that of its batch; each decided once."""
     tool, wire = executed.permitted.tool, executed.result.wire
     limits = delivery.limits
-    limit = limits.of(tool)
+    limit = limits.of(tool, failed=executed.result.is_error)
     make = _fit(executed, delivery.results, limits)
     on_disk = needs_disk(wire, limit.chars, limits.image_bytes)
     fitted = await _made(partial(make, limit=limit.chars), on_disk)

@@ -15,10 +15,12 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     ToolResult,
     error_result,
+    nothing_hidden,
     text_result,
 )
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.errors import CannotStart
+from mcp_dispatch.results.locks import keep_young
 from mcp_dispatch.tools import ripgrep_answer
 from mcp_dispatch.tools.builtin import BuiltIn, Declaration
 from mcp_dispatch.tools.files import CannotUse
@@ -147,6 +149,8 @@ class Grep(BuiltIn):
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         path = Path(str(arguments["path"]))
+        if context.scope.delivered(str(path)):
+            keep_young(path)
         try:
             with fail_after(_PATIENCE):
                 place = await to_thread.run_sync(place_at, path, context, abandon_on_cancel=True)
@@ -161,7 +165,10 @@ class Grep(BuiltIn):
     ) -> ToolResult:
         request = request_of(arguments)
         directory = context.scope.cwd or self._workspace.root
-        sight, view = Sight(place, context.hides), View(request, place, directory)
+        # Rules were asked about the one file that is searched; our own directory hides the others.
+        kept = place.is_file and context.scope.delivered(str(place.real))
+        hides = nothing_hidden if kept else context.hides
+        sight, view = Sight(place, hides), View(request, place, directory)
         reader, answer = _reading(view, sight)
         with ExitStack() as held:
             descriptor = await to_thread.run_sync(held.enter_context, entered(place))

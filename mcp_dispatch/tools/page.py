@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from mcp_dispatch.model.tools import FileRead, FileSeen, ToolResult, error_resul
 from mcp_dispatch.tools.files import CannotUse, seen_as
 from mcp_dispatch.tools.targets import Target
 from mcp_dispatch.tools.text import TextStream, encoding_of
-from mcp_dispatch.tools.window import Bounds, Window
+from mcp_dispatch.tools.window import Bounds, Folded, Window
 
 LINES = 2000
 WIDTH = 2000
@@ -46,10 +46,16 @@ class Page:
     seen: FileSeen
 
 
-def read_page(target: Target, descriptor: int, bounds: Bounds, stop: Stop) -> Page:
-    """Reads the file once, from end to end, in pieces. Blocks; `stop` ends it early."""
+def read_page(
+    target: Target, descriptor: int, bounds: Bounds, stop: Stop, folded: Folded | None = None
+) -> Page:
+    """Reads the file once, from end to end, in pieces. Blocks; `stop` ends it early.
+
+    `folded` makes several lines of a long one, so that any part of it can be asked for.
+    """
     before = os.fstat(descriptor)
-    window, digest, lossy = _scan(target, descriptor, before.st_size, Window(bounds), stop)
+    fold = str if folded is None else folded.fold
+    window, digest, lossy = _scan(target, descriptor, before.st_size, Window(bounds), stop, fold)
     changed = has_changed(descriptor, before)
     whole = len(window.lines) == window.total and not window.cut and not changed
     return Page(
@@ -71,7 +77,12 @@ def has_changed(descriptor: int, before: os.stat_result) -> bool:
 
 
 def _scan(
-    target: Target, descriptor: int, size: int, window: Window, stop: Stop
+    target: Target,
+    descriptor: int,
+    size: int,
+    window: Window,
+    stop: Stop,
+    fold: Callable[[str], str],
 ) -> tuple[Window, str, bool]:
     """No more than `size` bytes: a file that grows while it is read has an end for us."""
     digest, stream, left = hashlib.sha256(), None, size
@@ -81,9 +92,9 @@ def _scan(
         stream = stream or _stream_for(target, piece)
         left -= len(piece)
         digest.update(piece)
-        window.feed(stream.decode(piece))
+        window.feed(fold(stream.decode(piece)))
     if stream is not None:
-        window.feed(stream.decode(b"", final=True))
+        window.feed(fold(stream.decode(b"", final=True)))
     window.finish()
     return window, digest.hexdigest(), stream is not None and stream.lossy
 

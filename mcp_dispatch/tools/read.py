@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
+from mcp_dispatch.results.locks import hold
 from mcp_dispatch.tools.builtin import BuiltIn, Declaration
 from mcp_dispatch.tools.files import CannotUse, TooLarge, load_from, opened
 from mcp_dispatch.tools.image import FILE_LIMIT, HEAD, CannotShow, Picture, format_of, picture_of
@@ -31,7 +32,7 @@ from mcp_dispatch.tools.page import (
     read_page,
 )
 from mcp_dispatch.tools.targets import FILE_PATH, Target, target_of, with_path
-from mcp_dispatch.tools.window import Bounds
+from mcp_dispatch.tools.window import Bounds, Folded
 from mcp_dispatch.workspace import Workspace
 
 _DEADLINE_SECONDS = 120
@@ -90,7 +91,7 @@ class Read(BuiltIn):
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         target = target_of(self._workspace, arguments, context)
         stop = threading.Event()
-        look = partial(self._look, target, arguments, stop)
+        look = partial(self._look, target, arguments, stop, context.scope.delivered(target.key))
         try:
             with anyio.fail_after(_DEADLINE_SECONDS):
                 return await to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._threads)
@@ -101,17 +102,20 @@ class Read(BuiltIn):
         finally:
             stop.set()
 
-    def _look(self, target: Target, arguments: JsonObject, stop: Stop) -> ToolResult:
+    def _look(self, target: Target, arguments: JsonObject, stop: Stop, kept: bool) -> ToolResult:
         """Blocks. What a file is, its bytes say; only a notebook needs its name as well."""
         if problem := _problem_before_opening(target):
             raise CannotUse(problem)
         with opened(target.real) as descriptor:
+            if kept:
+                hold(descriptor)
             image_format = format_of(os.pread(descriptor, HEAD, 0))
             if image_format is not None:
                 return self._image(target, descriptor, image_format, stop)
             if target.path.suffix.lower() == ".ipynb":
                 return self._notebook(target, descriptor, arguments, stop)
-            return _text(target, descriptor, arguments, stop)
+            folded = Folded(WIDTH) if kept else None
+            return _text(target, descriptor, arguments, stop, folded=folded)
 
     @contextmanager
     def _turn(self, target: Target, stop: Stop) -> Generator[None, None, None]:
@@ -157,9 +161,16 @@ class Read(BuiltIn):
 
 
 def _text(
-    target: Target, descriptor: int, arguments: JsonObject, stop: Stop, *notices: str
+    target: Target,
+    descriptor: int,
+    arguments: JsonObject,
+    stop: Stop,
+    *notices: str,
+    folded: Folded | None = None,
 ) -> ToolResult:
-    page = read_page(target, descriptor, bounds_of(arguments), stop)
+    page = read_page(target, descriptor, bounds_of(arguments), stop, folded)
+    if folded is not None and folded.folds:
+        notices = (*notices, f"Lines of more than {WIDTH} characters are shown as several lines.")
     return page_result(target, page, chosen=_is_chosen(arguments), notices=notices)
 
 

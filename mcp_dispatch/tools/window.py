@@ -16,6 +16,34 @@ class Bounds:
     budget: int
 
 
+class Folded:
+    """Text fed piece by piece with a newline after every `width` characters of a longer line."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._column = 0
+        self.folds = 0
+
+    def fold(self, text: str) -> str:
+        if len(text) + self._column <= self._width and "\n" not in text:
+            self._column += len(text)
+            return text
+        lines = text.split("\n")
+        shown = [self._line(line, ended=place + 1 < len(lines)) for place, line in enumerate(lines)]
+        return "\n".join(shown)
+
+    def _line(self, line: str, *, ended: bool) -> str:
+        first = self._width - self._column
+        if len(line) <= first:
+            self._column = 0 if ended else self._column + len(line)
+            return line
+        starts = range(first, len(line), self._width)
+        pieces = [line[:first], *(line[start : start + self._width] for start in starts)]
+        self.folds += len(starts)
+        self._column = 0 if ended else len(pieces[-1])
+        return "\n".join(pieces)
+
+
 class Window:
     """Feed the text, then `finish`; `lines` are those in bounds, without their line ends."""
 

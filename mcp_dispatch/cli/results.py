@@ -1,0 +1,190 @@
+"""`mcp-dispatch results`: the results that were too large and are kept, listed, shown and removed."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_dispatch.cli.flags import SettingsFlag, StateDirFlag
+from mcp_dispatch.cli.trust import fail, refuse_to_models
+
+if TYPE_CHECKING:
+    from mcp_dispatch.results.retention import Pruned, Retention, Shelved
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+app = typer.Typer(
+    name="results",
+    help="Results that were too large for their model, and are kept in files.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def list_results(state_dir: StateDirFlag = None, as_json: JsonFlag = False) -> None:
+    """List the kept results, the most recently used first."""
+    found = _shelved(_directory(state_dir))
+    if as_json:
+        print(json.dumps([_document(each) for each in found], indent=2))
+        return
+    if not found:
+        print("No results are kept.")
+        return
+    from mcp_dispatch.results.preview import human_size
+
+    print(f"{'id':<32}  {'size':>9}  {'last used':<16}  kind")
+    for each in found:
+        size, kind = human_size(each.size), each.path.suffix.removeprefix(".")
+        print(f"{each.id:<32}  {size:>9}  {_when(each.used, ' '):<16}  {kind}")
+    print(f"{len(found)} results, {human_size(sum(each.size for each in found))}")
+
+
+@app.command()
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or enough of its beginning.")],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The bytes as they are, for a file or another program.")
+    ] = False,
+    state_dir: StateDirFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print one kept result. Characters that could fool a terminal are shown as escapes."""
+    refuse_to_models("results show")
+    from mcp_dispatch.results.pages import is_text
+
+    found = _named(id, _shelved(_directory(state_dir)))
+    if as_json:
+        print(json.dumps(_document(found), indent=2))
+    elif raw:
+        _copy(found.path)
+    elif is_text(found.path):
+        _print(found.path)
+    else:
+        print(f"{found.path} is not text ({found.size} bytes); --raw gives its bytes.")
+
+
+@app.command()
+def prune(
+    older_than: Annotated[
+        float | None,
+        typer.Option("--older-than", metavar="DAYS", min=0, help="Instead of retentionDays."),
+    ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", metavar="BYTES", min=0, help="Instead of maxTotalBytes."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Remove every one.")] = False,
+    settings: SettingsFlag = None,
+    state_dir: StateDirFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove kept results now, as a running server does by itself: what is older than
+    `dispatch.results.retentionDays`, and the oldest of what is more than `maxTotalBytes`.
+
+    A result that somebody is reading at this moment stays.
+    """
+    refuse_to_models("results prune")
+    from mcp_dispatch.results.retention import Retention, remove_all
+    from mcp_dispatch.results.retention import prune as prune_directory
+
+    directory = _directory(state_dir)
+    chosen = _retention(settings)
+    retention = Retention(
+        chosen.days if older_than is None else older_than,
+        chosen.total_bytes if max_bytes is None else max_bytes,
+    )
+    try:
+        done = remove_all(directory) if every else prune_directory(directory, retention)
+    except OSError as problem:
+        fail(f"{directory}: {problem.strerror}")
+    _tell(done, as_json)
+
+
+def _tell(done: "Pruned", as_json: bool) -> None:
+    from mcp_dispatch.results.preview import human_size
+
+    if as_json:
+        lists = {"removed": done.removed, "in_use": done.in_use}
+        told = {name: [_document(each) for each in some] for name, some in lists.items()}
+        print(json.dumps(told, indent=2))
+        return
+    print(f"Removed {len(done.removed)}, {human_size(sum(each.size for each in done.removed))}.")
+    if done.in_use:
+        print(f"Left {len(done.in_use)} that are being read.")
+
+
+def _directory(state_dir: Path | None) -> Path:
+    from mcp_dispatch.model.errors import StartError
+    from mcp_dispatch.state import StateDirectory
+
+    try:
+        return StateDirectory.open(state_dir).results
+    except StartError as problem:
+        fail(str(problem))
+
+
+def _shelved(directory: Path) -> "list[Shelved]":
+    from mcp_dispatch.results.retention import shelved
+
+    try:
+        return shelved(directory)
+    except OSError as problem:
+        fail(f"{directory}: {problem.strerror}")
+
+
+def _named(id: str, results: "list[Shelved]") -> "Shelved":
+    wanted = id.removeprefix("dispatch://results/")
+    found = [each for each in results if wanted and each.id.startswith(wanted)]
+    if not found:
+        fail(f"no kept result has the id {id[:80]!r}; `mcp-dispatch results list` has them all")
+    if len({each.id for each in found}) > 1:
+        fail(f"{len(found)} kept results begin with {id[:80]!r}; give more of the id")
+    return found[0]
+
+
+def _retention(settings: list[Path] | None) -> "Retention":
+    from mcp_dispatch.model.errors import ConfigError
+    from mcp_dispatch.results.retention import Retention
+    from mcp_dispatch.settings.files import SettingsFiles
+    from mcp_dispatch.settings.layers import sources_from
+
+    try:
+        read = SettingsFiles(sources_from(os.environ, settings or ())).read(None)
+    except ConfigError as problem:
+        fail(str(problem))
+    chosen = read.dispatch.results
+    return Retention(chosen.retention_days, chosen.max_total_bytes)
+
+
+def _document(each: "Shelved") -> dict[str, str | int]:
+    return {
+        "id": each.id,
+        "path": str(each.path),
+        "bytes": each.size,
+        "used": _when(each.used, "T"),
+    }
+
+
+def _when(used: float, between: str) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(used).isoformat(between, timespec="minutes")
+
+
+def _print(path: Path) -> None:
+    from mcp_dispatch.approval.form import visible
+
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        while text := file.read(1 << 16):
+            print("\t".join(map(visible, text.split("\t"))), end="")
+    print()
+
+
+def _copy(path: Path) -> None:
+    import shutil
+
+    with path.open("rb") as file:
+        shutil.copyfileobj(file, sys.stdout.buffer)

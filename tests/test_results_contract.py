@@ -1,0 +1,146 @@
+"""Results as validating clients accept them: structure that fits, and words of ours in sight."""
+
+import pytest
+
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.results.contract import conforming, told_as_text, with_notes
+from mcp_dispatch.results.reference import ORIGINAL_AT, REFERENCE, admitting, reference
+from mcp_dispatch.schema.compile import CompiledSchema, compile_schema
+from mcp_dispatch.schema.rebase import rebased
+
+OPEN: JsonObject = {
+    "type": "object",
+    "properties": {"n": {"$ref": "#/$defs/n"}},
+    "required": ["n"],
+    "$defs": {"n": {"type": "integer"}},
+}
+CLOSED: JsonObject = {**OPEN, "additionalProperties": False}
+
+
+def output(schema: JsonObject) -> CompiledSchema:
+    return compile_schema(admitting(rebased(schema, ORIGINAL_AT)))
+
+
+def result(text: str, **fields: Json) -> JsonObject:
+    return {"content": [{"type": "text", "text": text}], **fields}
+
+
+def texts(wire: JsonObject) -> list[Json]:
+    content = wire["content"]
+    assert isinstance(content, list)
+    return [block["text"] for block in content if isinstance(block, dict)]
+
+
+def test_the_advertised_schema_admits_the_original_and_a_reference_and_nothing_else() -> None:
+    closed = output(CLOSED)
+
+    assert closed.problems({"n": 1}) == []
+    assert closed.problems(reference({"path": "/x", "size": 3, "notes": ["a"], "value": [1]})) == []
+    assert closed.problems({"n": "one"}) != []
+    assert closed.problems({"n": 1, "m": 2}) != []
+    assert closed.problems(reference({"path": 7})) != []
+    assert closed.problems(reference({"evil": 7})) != []
+    assert closed.problems({**reference({"size": 3}), "n": 1}) != []
+
+
+def test_the_draft_is_named_once_at_the_top() -> None:
+    draft = "http://json-schema.org/draft-07/schema#"
+
+    advertised = admitting({"$schema": draft, "type": "object"})
+
+    assert advertised == {
+        "$schema": draft,
+        "type": "object",
+        "anyOf": [{"type": "object"}, REFERENCE],
+    }
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        result("1", structuredContent={"n": 1}),
+        result("no", isError=True),
+        result("no", isError=True, structuredContent={"n": 1}),
+        result("kept", structuredContent=reference({"path": "/x"})),
+    ],
+)
+def test_what_a_client_accepts_is_the_same_object(wire: JsonObject) -> None:
+    assert conforming(wire, output(CLOSED), "t") is wire
+    assert conforming(wire, None, "t") is wire
+
+
+def test_structure_that_breaks_its_schema_is_an_error_with_both_kept_as_data() -> None:
+    wire = conforming(result("one", structuredContent={"n": "one"}), output(CLOSED), "t")
+
+    assert wire["isError"] is True
+    assert "structuredContent" not in wire
+    problem, *data = texts(wire)
+    assert str(problem).startswith("<tool_use_error>The structured result of t breaks the output")
+    assert data == ["one", '{"n":"one"}']
+
+
+def test_a_failure_keeps_its_text_and_loses_structure_that_a_client_would_refuse() -> None:
+    failed = result("no", isError=True, structuredContent={"why": "no"})
+
+    wire = conforming(failed, output(CLOSED), "t")
+
+    assert wire["isError"] is True
+    assert "structuredContent" not in wire
+    assert texts(wire) == ["no", '{"why":"no"}']
+
+
+def test_a_result_without_the_structure_it_promised_has_its_text_as_one() -> None:
+    wire = conforming(result("only text"), output(CLOSED), "t")
+
+    assert output(CLOSED).problems(wire["structuredContent"]) == []
+    assert wire["structuredContent"] == {
+        "mcp-dispatch/result": {
+            "notes": [
+                "The tool's server advertises structured content and sent none; this is its text."
+            ],
+            "value": "only text",
+        }
+    }
+
+
+def test_notes_stand_beside_structure_that_leaves_room() -> None:
+    wire = with_notes(result("1", structuredContent={"n": 1}), ["look"], output(OPEN))
+
+    assert wire == {
+        "content": [{"type": "text", "text": "1"}, {"type": "text", "text": "look"}],
+        "structuredContent": {"n": 1, "mcp-dispatch/result": {"notes": ["look"]}},
+    }
+
+
+def test_notes_stand_around_structure_that_leaves_none() -> None:
+    wire = with_notes(result("1", structuredContent={"n": 1}), ["look"], output(CLOSED))
+
+    assert wire["structuredContent"] == reference({"notes": ["look"], "value": {"n": 1}})
+    assert output(CLOSED).problems(wire["structuredContent"]) == []
+
+
+def test_notes_join_those_of_a_reference() -> None:
+    kept = result("x", structuredContent=reference({"path": "/x", "notes": ["a"]}))
+
+    wire = with_notes(kept, ["b"], output(CLOSED))
+
+    assert wire["structuredContent"] == reference({"path": "/x", "notes": ["a", "b"]})
+
+
+def test_notes_on_structure_that_nobody_advertised_make_it_text() -> None:
+    wire = with_notes(result("see below", structuredContent={"n": 1}), ["look"], None)
+
+    assert "structuredContent" not in wire
+    assert texts(wire) == ["see below", "look", '{"n":1}']
+
+
+def test_structure_that_the_text_repeats_is_not_told_twice() -> None:
+    wire = told_as_text(result('{ "n": 1 }', structuredContent={"n": 1}))
+
+    assert wire == result('{ "n": 1 }')
+
+
+def test_no_notes_change_nothing() -> None:
+    wire = result("1", structuredContent={"n": 1})
+
+    assert with_notes(wire, [], None) is wire

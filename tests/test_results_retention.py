@@ -1,0 +1,174 @@
+"""How long kept results stay, with several processes at the same directory."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mcp_dispatch.results.locks import hold, is_held, shared
+from mcp_dispatch.results.retention import Pruned, Retention, prune, remove_all, shelved
+from mcp_dispatch.results.store import CannotKeep, ResultStore
+
+DAY = 24 * 60 * 60
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="locks are POSIX")
+
+
+def kept(store: ResultStore, text: str, days_ago: float) -> Path:
+    path = store.keep(text).path
+    then = time.time() - days_ago * DAY
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path, Retention(days=1_000_000))
+
+
+def test_what_is_past_its_age_is_removed(store: ResultStore) -> None:
+    old, young = kept(store, "old", 31), kept(store, "young", 29)
+
+    done = prune(store.directory, Retention(days=30))
+
+    assert [each.path for each in done.removed] == [old]
+    assert [each.path for each in shelved(store.directory)] == [young]
+
+
+def test_the_oldest_go_first_when_there_is_too_much(store: ResultStore) -> None:
+    paths = [kept(store, str(number) * 100, number) for number in range(5)]
+
+    done = prune(store.directory, Retention(total_bytes=300))
+
+    assert [each.path for each in done.removed] == [paths[4], paths[3]]
+    assert [each.path for each in shelved(store.directory)] == paths[:3]
+
+
+def test_room_is_made_before_a_result_is_kept(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, Retention(total_bytes=1000))
+    old, young = kept(store, "a" * 400, 2), kept(store, "b" * 400, 1)
+
+    new = store.keep("c" * 400).path
+
+    assert not old.exists()
+    assert {young, new} == set(tmp_path.iterdir())
+
+
+def test_a_result_larger_than_all_may_be_is_not_kept_and_costs_no_other(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, Retention(total_bytes=1000))
+    other = store.keep("a" * 900).path
+
+    with pytest.raises(CannotKeep, match="larger than all results together may be"):
+        store.keep("b" * 1001)
+
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_flood_of_results_stays_within_the_total(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, Retention(total_bytes=50_000))
+
+    for number in range(200):
+        store.keep(f"{number}\n" * 1_000)
+        assert sum(each.size for each in shelved(tmp_path)) <= 50_000
+
+
+def test_files_that_are_not_ours_are_left_alone(store: ResultStore, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine", encoding="utf-8")
+    os.utime(notes, (1, 1))
+    folder = tmp_path / ("a" * 32 + ".txt")
+    folder.mkdir()
+    os.utime(folder, (1, 1))
+
+    assert prune(tmp_path, Retention()) == Pruned()
+    assert remove_all(tmp_path) == Pruned()
+
+    assert notes.exists()
+    assert folder.exists()
+
+
+@posix
+def test_what_is_being_read_stays(store: ResultStore) -> None:
+    path = kept(store, "old", 100)
+    descriptor = os.open(path, os.O_RDONLY)
+    hold(descriptor)
+    os.utime(path, (1, 1))
+
+    while_read = prune(store.directory, Retention())
+    os.close(descriptor)
+    after = prune(store.directory, Retention())
+
+    assert [each.path for each in while_read.in_use] == [path]
+    assert while_read.removed == ()
+    assert [each.path for each in after.removed] == [path]
+
+
+def test_reading_makes_a_result_young_again(store: ResultStore) -> None:
+    path = kept(store, "old", 100)
+    descriptor = os.open(path, os.O_RDONLY)
+    hold(descriptor)
+    os.close(descriptor)
+
+    assert prune(store.directory, Retention()) == Pruned()
+    assert path.exists()
+
+
+HOLDER = """
+import os, sys
+from mcp_dispatch.results.locks import hold
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+hold(descriptor)
+os.utime(sys.argv[1], (1, 1))
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+@posix
+def test_what_another_process_reads_stays_until_that_ends(store: ResultStore) -> None:
+    path = kept(store, "old", 100)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"reading\n"
+
+        held = is_held(path)
+        while_read = prune(store.directory, Retention())
+        reader.kill()
+        reader.wait(timeout=10)
+
+    assert held
+    assert while_read.removed == ()
+    assert [each.path for each in prune(store.directory, Retention()).removed] == [path]
+
+
+PRUNER = """
+import sys
+from pathlib import Path
+from mcp_dispatch.results.retention import Retention, prune
+print("ready", flush=True)
+while True:
+    prune(Path(sys.argv[1]), Retention(days=1e-9))
+"""
+
+
+@posix
+def test_a_result_is_there_while_its_delivery_is_settled_whoever_prunes(tmp_path: Path) -> None:
+    """Another process removes everything as fast as it can, all the time."""
+    store = ResultStore(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", PRUNER, tmp_path], stdout=subprocess.PIPE
+    ) as pruner:
+        assert pruner.stdout is not None
+        pruner.stdout.readline()
+        for number in range(50):
+            name = store.keep(f"result {number}").path
+            with shared(tmp_path):
+                there = name.exists()
+                assert not there or name.read_text(encoding="utf-8") == f"result {number}"
+        pruner.kill()
+        pruner.wait(timeout=10)
