@@ -12,6 +12,7 @@ from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.results import Replacement
+from mcp_dispatch.model.questions import ONLY_ONCE, Offer
 from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
 
 
@@ -70,10 +71,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was known when the question was put: a yes is meant for these files."""
+    """What was known when the question was put: a yes is meant for these files, and a lasting one
+    for what was offered."""
 
     review: Review
     ends: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
+    offer: Offer = ONLY_ONCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,42 @@
 """Asking a person: the question, and the replies that can come back."""
 
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Progress
+
+
+class Extent(Enum):
+    """How far a yes reaches."""
+
+    ONCE = "once"
+    SESSION = "session"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a lasting yes would set down: these rules, and for "always" in this file.
+
+    Without rules only this one call can be allowed; without a file not for good.
+    """
+
+    rules: tuple[str, ...] = ()
+    file: Path | None = None
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        if not self.rules:
+            return (Extent.ONCE,)
+        lasting = (Extent.ONCE, Extent.SESSION)
+        return lasting if self.file is None else (*lasting, Extent.ALWAYS)
+
+
+ONLY_ONCE = Offer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +46,23 @@ class Question:
     tool: str
     arguments: JsonObject
     decision: Decision
-    allow_line: str
-    """The line of settings.json that would have made the question needless."""
+    allow_line: str | None
+    """The line of settings.json that would have made the question needless, if there is one."""
+
+    offer: Offer = ONLY_ONCE
+    key: str = ""
+    """The same for the same call of the same scope, asked for the same reason; nothing else has it."""
+
+    scope: str = ""
+    enveloped: bool = False
+    """The call came through `call_tool`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """This call, once."""
+    """A yes to this call, and to more of its kind where it reaches further."""
+
+    extent: Extent = Extent.ONCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What a tool is: one interface for built-ins and for the tools of upstream servers."""
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mcp_dispatch.model.decision import Decision
-from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.json import Json, JsonObject, canonical
 from mcp_dispatch.model.outcome import ProtocolError, Suspended
 from mcp_dispatch.model.results import Replacement
 
@@ -218,3 +219,9 @@ class Tool(Protocol):
     async def run(
         self, arguments: JsonObject, context: CallContext
     ) -> "ToolResult | ProtocolError | Suspended": ...
+
+
+def definition_digest(definition: JsonObject) -> str:
+    """Of all that a tool says of itself. Its name in the list is our choice and no part of it."""
+    said: JsonObject = {key: value for key, value in definition.items() if key != "name"}
+    return hashlib.sha256(canonical(said).encode(errors="surrogatepass")).hexdigest()

@@ -61,6 +61,9 @@ class AllowRules:
         self._reads = PathRules({**files[_READ], **files[_EDIT]}, wide=False)
         self._edit_anything = [at for at, target in bare.items() if target == _EDIT]
 
+    def plus(self, rules: Sequence[Rule]) -> "AllowRules":
+        return AllowRules([*self._rules, *rules])
+
     def covering(
         self,
         evidence: Evidence,

@@ -1,5 +1,6 @@
 """The decision: every source casts its votes, and the first tier that speaks decides."""
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,20 @@ from mcp_dispatch.policy.evidence import gather
 from mcp_dispatch.policy.grammar import parse_rule
 from mcp_dispatch.policy.hearing import TIERS, Hearing, Order, vote_of
 from mcp_dispatch.policy.hiding import Hiding
+from mcp_dispatch.policy.lasting import MOST_RULES, lasting_rules
 from mcp_dispatch.policy.matching import AnyRule, ClosedRules, not_understood
 from mcp_dispatch.policy.paths import Places, ends_of
 from mcp_dispatch.policy.protected import ProtectedPaths
 from mcp_dispatch.policy.rules import Malformed, Rule, ServerNamed
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.policy.suggestion import allow_line
-from mcp_dispatch.settings.load import Settings
+from mcp_dispatch.policy.suggestion import allow_line, suggested_rules
+from mcp_dispatch.settings.load import RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.problems import Problem, Severity
 
 _DENY_UNASKED = "denyInsteadOfPrompting"
+_MOST_CANDIDATES = 20
+_MOST_EXTENSIONS = 64
 
 
 class Policy:
@@ -67,6 +71,7 @@ class Policy:
             settings.block_writes_outside,
         )
         self.problems = tuple(_problems(self._rules))
+        self._extended: dict[tuple[RuleText, ...], Policy] = {}
 
     @property
     def working_directories(self) -> tuple[Path, ...]:
@@ -131,9 +136,46 @@ class Policy:
 
         return Hiding(order.closed.read_denies, places, closed)
 
+    def extended(self, allowed: tuple[RuleText, ...]) -> "Policy":
+        """The same with these allow rules added: whatever denies or asks still does."""
+        if not allowed:
+            return self
+        known = self._extended.get(allowed)
+        if known is None:
+            rules = [parse_rule(text) for text in allowed if text.effect is Effect.ALLOW]
+            added = [rule for rule in rules if isinstance(rule, Rule)]
+            known = copy.copy(self)
+            known._order = replace(self._order, allowing=self._order.allowing.plus(added))
+            known._extended = {}
+            if len(self._extended) >= _MOST_EXTENSIONS:
+                self._extended.clear()
+            self._extended[allowed] = known
+        return known
+
     def suggestion(self, subject: Subject) -> str:
         """The line that would allow it, as in `"allow": ["Bash(npm test:*)"]`."""
         return allow_line(gather(subject, self.home))
+
+    def suggested(self, subject: Subject) -> tuple[str, ...]:
+        """The rules in that line."""
+        return suggested_rules(gather(subject, self.home))
+
+    def lasting(
+        self, subject: Subject, allows: Callable[[tuple[str, ...]], bool]
+    ) -> tuple[str, ...]:
+        """The few rules that a lasting yes to this call sets down, none of them needless.
+
+        `allows` judges the call with such rules added; there are none where they do not suffice.
+        """
+        evidence = gather(subject, self.home)
+        rules = lasting_rules(evidence, self.home, self._order.working)
+        if not rules or len(rules) > _MOST_CANDIDATES or not allows(rules):
+            return ()
+        for rule in rules:
+            others = tuple(other for other in rules if other != rule)
+            if others and allows(others):
+                rules = others
+        return rules if len(rules) <= MOST_RULES else ()
 
     def uncovered_by_client(self, subject: Subject, decision: Decision) -> str | None:
         """Why a client's own confirmation does not settle this question; None where it may."""

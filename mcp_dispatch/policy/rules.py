@@ -124,4 +124,4 @@ class Malformed:
 
 
 def origin_of(rule: Rule | Malformed) -> Origin:
-    return Origin(str(rule.text.file), rule.text.line, rule.text.text)
+    return Origin(str(rule.text.file), rule.text.line or None, rule.text.text)

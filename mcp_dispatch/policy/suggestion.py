@@ -18,7 +18,11 @@ _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 def allow_line(evidence: Evidence) -> str:
     """As it would stand in `permissions`: `"allow": ["Bash(npm test:*)"]`."""
-    return f'"allow": {json.dumps(list(dict.fromkeys(_rules(evidence))), ensure_ascii=False)}'
+    return f'"allow": {json.dumps(list(suggested_rules(evidence)), ensure_ascii=False)}'
+
+
+def suggested_rules(evidence: Evidence) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_rules(evidence)))
 
 
 def _rules(evidence: Evidence) -> Iterator[str]:
@@ -29,14 +33,23 @@ def _rules(evidence: Evidence) -> Iterator[str]:
     elif evidence.writes or evidence.reads:
         tool = "Edit" if evidence.writes else "Read"
         for names in evidence.writes or evidence.reads:
-            yield from (_directory_rule(tool, name.parent) for name in names)
+            yield from (directory_rule(tool, name.parent) for name in names)
     else:
         yield subject.rule_name if host is None else f"WebFetch(domain:{host})"
 
 
-def _directory_rule(tool: str, directory: Path) -> str:
-    inside = _SPECIAL.sub(r"\\\1", str(directory)).strip("/")
+def directory_rule(tool: str, directory: Path) -> str:
+    inside = _spelled(directory)
     return f"{tool}(//{inside}/**)" if inside else f"{tool}(//**)"
+
+
+def file_rule(tool: str, file: Path) -> str:
+    return f"{tool}(//{_spelled(file)})"
+
+
+def _spelled(path: Path) -> str:
+    """Without the leading slash, and with nothing that a pattern would read as its own."""
+    return _SPECIAL.sub(r"\\\1", str(path)).strip("/")
 
 
 def _for_command(evidence: Evidence) -> Iterator[str]:
@@ -47,22 +60,22 @@ def _for_command(evidence: Evidence) -> Iterator[str]:
     if any(not command.words or command.assignments for command in read.plain.commands):
         yield f"Bash({read.text.strip()})"
     else:
-        yield from map(_command_rule, read.plain.commands)
+        yield from map(command_rule, read.plain.commands)
     for names in evidence.shell_writes if evidence.shell and evidence.shell.redirects else ():
-        yield from (_directory_rule("Edit", name.parent) for name in names)
+        yield from (directory_rule("Edit", name.parent) for name in names)
 
 
-def _command_rule(command: SimpleCommand) -> str:
+def command_rule(command: SimpleCommand) -> str:
     """A prefix where that grants one kind of thing; all of it for whatever runs other programs."""
     words = command.words
     name = program(words)
     runs_others = wraps(words) or name in SHELLS | EVALUATORS | EVALUATING | {"find", "ssh"}
     if runs_others or _INTERPRETERS.fullmatch(name):
         return f"Bash({' '.join(word.raw for word in words)})"
-    return f"Bash({' '.join(word.raw for word in _prefix(words))}:*)"
+    return f"Bash({' '.join(word.raw for word in common_prefix(words))}:*)"
 
 
-def _prefix(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def common_prefix(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """The program and its subcommand; with `npm run` and its like, what is run as well."""
     length = 1
     while length < min(len(words), 3) and words[length].fixed:
