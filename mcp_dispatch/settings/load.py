@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -88,6 +88,12 @@ class Settings:
     rule_tests: tuple[RuleTestText, ...] = ()
     sources: tuple[Source, ...] = ()
     standing: Standing = NOTHING_ASKED
+    managed_rules_only: bool = False
+    """Allow rules of files that are not managed count for nothing."""
+
+    approved_definitions: Mapping[str, str] = field(default_factory=lambda: {})
+    """Which definition of an upstream tool an allow rule of the user's own file was given to."""
+
     refused: tuple[Refusal, ...] = ()
     """What the workspace asks for and no workspace can have."""
 
@@ -140,6 +146,8 @@ def load(
         ),
         deny_instead_of_prompting=any(file.permissions.deny_instead_of_prompting for file in files),
         bypass_disabled=merge.bypass_disabled(files),
+        managed_rules_only=merge.managed_rules_only(files),
+        approved_definitions=merge.approved_definitions(files),
         dispatch=merge.dispatch_of(files),
         bash_output_max_chars=merge.bash_output_of(files),
         hooks=merge.hooks_of(files),

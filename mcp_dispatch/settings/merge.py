@@ -15,6 +15,7 @@ from mcp_dispatch.settings.models import (
     ServerMatch,
     SettingsFile,
 )
+from mcp_dispatch.settings.own import APPROVED
 from mcp_dispatch.settings.problems import Problem, Severity, shown
 from mcp_dispatch.settings.read import Kept, LayerFile, RuleText
 
@@ -50,13 +51,29 @@ class Restrictions:
 
 def rules_of(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
     """All rules; where only managed ones may allow, others still deny and ask."""
-    managed_only = _managed(files, _MANAGED_RULES_ONLY)
+    managed_only = managed_rules_only(files)
     return tuple(
         rule
         for file in files
         for rule in file.rules
         if not managed_only or _is_managed(file) or rule.effect is not Effect.ALLOW
     )
+
+
+def managed_rules_only(files: Sequence[LayerFile]) -> bool:
+    return _managed(files, _MANAGED_RULES_ONLY)
+
+
+def approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
+    """From the user's own file for the workspace, the only one that is written by us."""
+    own = [file.written.get(APPROVED) for file in files if file.layer.kind is LayerKind.OWN]
+    return {
+        name: digest
+        for approved in own
+        if isinstance(approved, dict)
+        for name, digest in approved.items()
+        if isinstance(digest, str)
+    }
 
 
 def mode_of(files: Sequence[LayerFile], problems: list[Problem]) -> PermissionMode:

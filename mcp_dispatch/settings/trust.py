@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterable
@@ -18,10 +17,9 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.file import BrokenFile, read_text
 from mcp_dispatch.settings.grants import Entry, Survey
 from mcp_dispatch.settings.layers import workspace_name
+from mcp_dispatch.settings.private_file import private_directory, put_in_place
 from mcp_dispatch.settings.problems import Problem, Severity
 
-_PRIVATE_DIRECTORY = 0o700
-_PRIVATE_FILE = 0o600
 _WRITABLE_BY_OTHERS = 0o022
 
 
@@ -125,15 +123,8 @@ def read_record(config_dir: Path, workspace: Path) -> tuple[Record | None, tuple
 def write_record(config_dir: Path, record: Record) -> Path:
     """Puts the record in place in one step: whoever reads it sees the old one or the new one."""
     path = record_path(config_dir, record.workspace)
-    config_dir.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-    path.parent.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
-    path.parent.chmod(_PRIVATE_DIRECTORY)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        _create(beside, json.dumps(_document(record), indent=2).encode())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    private_directory(path.parent)
+    put_in_place(path, json.dumps(_document(record), indent=2).encode())
     return path
 
 
@@ -144,14 +135,6 @@ def remove_record(config_dir: Path, workspace: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _create(path: Path, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-    with os.fdopen(os.open(path, flags, _PRIVATE_FILE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _exposed(path: Path) -> str:

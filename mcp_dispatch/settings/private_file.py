@@ -1,0 +1,71 @@
+"""Files of the user's own: readable by nobody else, and put in place in one step."""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_PRIVATE_DIRECTORY: Final = 0o700
+_PRIVATE_FILE: Final = 0o600
+
+LOCK_SECONDS: Final = 5.0
+"""How long another process may keep us waiting; writing takes milliseconds."""
+
+_PAUSE: Final = 0.01
+
+
+def private_directory(path: Path) -> None:
+    """`path`, closed to others, below a directory that is made where it is missing."""
+    path.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    path.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
+    path.chmod(_PRIVATE_DIRECTORY)
+
+
+def put_in_place(path: Path, content: bytes) -> None:
+    """Whoever reads the file sees the old content or the new one."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        _create(beside, content)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, seconds: float = LOCK_SECONDS) -> Generator[None]:
+    """Between processes: one at a time in here. Raises `TimeoutError`. Blocks its thread."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, _PRIVATE_FILE)
+    try:
+        _lock(descriptor, path, time.monotonic() + seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, deadline: float) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another process holds {path}") from None
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def _create(path: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+    with os.fdopen(os.open(path, flags, _PRIVATE_FILE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

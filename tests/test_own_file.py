@@ -1,0 +1,134 @@
+"""The file that "always allow" writes: whole at every moment, private, and nothing lost in it."""
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.model.errors import ConfigError
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.tools import definition_digest
+from mcp_dispatch.settings.approved import outdated, without
+from mcp_dispatch.settings.load import Layer, LayerKind, load
+from mcp_dispatch.settings.own import add_allow_rules
+from mcp_dispatch.settings.private_file import locked
+
+
+def test_the_first_rule_makes_a_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "workspaces" / "1.json"
+
+    add_allow_rules(path, ["Bash(npm test:*)"], {})
+
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "permissions": {"allow": ["Bash(npm test:*)"]}
+    }
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_what_is_there_stays_and_no_rule_is_written_twice(tmp_path: Path) -> None:
+    path = tmp_path / "1.json"
+    before: dict[str, Any] = {
+        "$comment": "mine",
+        "permissions": {"deny": ["Bash(rm:*)"], "allow": ["Bash(ls:*)"], "defaultMode": "plan"},
+        "hooks": {"PreToolUse": []},
+    }
+    path.write_text(json.dumps(before), encoding="utf-8")
+
+    add_allow_rules(path, ["Bash(ls:*)", "mcp__git__log"], {"mcp__git__log": "d1"})
+    add_allow_rules(path, ["mcp__git__log"], {"mcp__git__log": "d2"})
+
+    after = json.loads(path.read_text(encoding="utf-8"))
+    assert after == {
+        **before,
+        "permissions": {
+            **before["permissions"],
+            "allow": ["Bash(ls:*)", "mcp__git__log"],
+        },
+        "approvedDefinitions": {"mcp__git__log": "d2"},
+    }
+    assert list(after)[:3] == list(before)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{", "not JSON"),
+        ('{"permissions": []}', "expected an object"),
+        ('{"permissions": {"allow": "Bash"}}', "expected a list"),
+        ('{"permissions": {"allow": []}, "permissions": {}}', "occurs twice"),
+        ('{"approvedDefinitions": 1}', "expected an object"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_left_as_it_is(
+    tmp_path: Path, content: str, why: str
+) -> None:
+    path = tmp_path / "1.json"
+    path.write_text(content, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=why):
+        add_allow_rules(path, ["T"], {"T": "digest"})
+
+    assert path.read_text(encoding="utf-8") == content
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "workspaces" / "1.json"
+    script = (
+        "import sys; from pathlib import Path; from mcp_dispatch.settings.own import *\n"
+        "for n in range(20): add_allow_rules(Path(sys.argv[1]), [f'Bash({sys.argv[2]}{n})'], {})"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("a", "b")
+    ]
+
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+
+    rules = json.loads(path.read_text(encoding="utf-8"))["permissions"]["allow"]
+    assert sorted(rules) == sorted(f"Bash({name}{n})" for name in "ab" for n in range(20))
+
+
+def test_a_lock_that_is_never_let_go_is_waited_for_only_so_long(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+
+    with locked(lock), pytest.raises(TimeoutError, match="another process"), locked(lock, 0.05):
+        pass
+
+
+def test_a_rule_counts_no_more_once_its_tool_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    then: JsonObject = {"name": "a", "description": "reads"}
+    now: JsonObject = {"name": "a", "description": "deletes"}
+    digest = definition_digest(then)
+    add_allow_rules(path, ["mcp__git__log", "Bash(ls:*)"], {"mcp__git__log": digest})
+    settings = load([Layer(LayerKind.OWN, path)])
+
+    same = outdated(settings, {"mcp__git__log": then}.get)
+    unknown = outdated(settings, lambda _: None)
+    changed = outdated(settings, {"mcp__git__log": now}.get)
+
+    assert (same, unknown) == ((), ())
+    assert [rule.text for rule in changed] == ["mcp__git__log"]
+    left = without(settings, changed)
+    assert [rule.text for rule in left.rules if rule.effect is Effect.ALLOW] == ["Bash(ls:*)"]
+    assert "has changed since you allowed it" in str(left.problems[-1])
+
+
+def test_only_the_users_own_file_says_what_was_approved(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    add_allow_rules(path, ["mcp__git__log"], {"mcp__git__log": "old"})
+
+    settings = load([Layer(LayerKind.USER, path)])
+
+    assert settings.approved_definitions == {}
+    assert outdated(settings, lambda _: {"name": "x"}) == ()
+
+
+def test_a_new_name_in_the_list_is_no_new_definition() -> None:
+    assert definition_digest({"name": "a", "x": 1}) == definition_digest({"name": "b", "x": 1})
+    assert definition_digest({"name": "a", "x": 1}) != definition_digest({"name": "a", "x": True})
