@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import anyio
 
-from mcp_dispatch.approval.approver import Approver, AskFallback
+from mcp_dispatch.approval.always import AlwaysAllowed
+from mcp_dispatch.approval.approver import COMMAND, Approver, AskFallback
+from mcp_dispatch.approval.counter import Counter
+from mcp_dispatch.approval.desk import Desk
 from mcp_dispatch.around_hooks import UpstreamsForHooks, condition_by
 from mcp_dispatch.batch import Batching, SiblingAbort
 from mcp_dispatch.dispatcher import Dispatcher, Live
@@ -32,15 +36,17 @@ from mcp_dispatch.results.limits import BASH_CHARS, Limits
 from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.scope import Scope
+from mcp_dispatch.settings.approved import outdated, without
 from mcp_dispatch.settings.concurrency import limit_from
 from mcp_dispatch.settings.files import SettingsFiles
 from mcp_dispatch.settings.layers import (
     MANAGED_DIR,
     claude_config_dir,
+    own_file,
     sources_from,
     user_config_dir,
 )
-from mcp_dispatch.settings.load import Settings
+from mcp_dispatch.settings.load import RuleText, Settings
 from mcp_dispatch.settings.models import HttpSettings, PermissionMode
 from mcp_dispatch.settings.watch import Watch
 from mcp_dispatch.state import StateDirectory
@@ -99,6 +105,8 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
             *(children, upstreams, results, journal, tasks),
         )
         children.beside(app.follow_settings)
+        await app.counter.open()
+        children.beside(app.counter.attend)
         try:
             async with upstreams:
                 try:
@@ -152,9 +160,17 @@ class App:
         self._scopes: set[Scope] = set()
         self.scope = self.open_scope()
         self._live = self._make_live()
+        self._desk = Desk()
+        self.counter = Counter(self._desk, state.run, lambda: self._workspace.root)
         self.dispatcher = Dispatcher(
             lambda: self._live,
-            Approver(options.ask_fallback),
+            Approver(
+                options.ask_fallback,
+                desk=self._desk,
+                always=AlwaysAllowed(self._own_file, self.reload),
+                timeout=self.ask_timeout,
+                command=_approvals_command(options, state),
+            ),
             results,
             journal,
         )
@@ -204,6 +220,7 @@ class App:
     async def end_scope(self, scope: Scope) -> None:
         """Called once its calls have ended: what they left running ends too."""
         scope.asks.clear()
+        self._desk.withdraw_scope(scope.id)
         self._scopes.discard(scope)
         await self.dispatcher.end_session(scope)
         await self._tasks.end_scope(scope.id)
@@ -240,8 +257,24 @@ class App:
 
     def _upstreams_changed(self) -> None:
         self._live = replace(self._live, pool=self._pool())
+        if self._outdated(self._live.pool) != self._left_out:
+            self._live = self._make_live()
         self.offering.show(self._live.pool, self._live.policy)
         self.on_tools_changed()
+
+    def _outdated(self, pool: Pool) -> tuple[RuleText, ...]:
+        def definition_of(name: str) -> JsonObject | None:
+            tool = pool.find(name)
+            return tool.definition if tool is not None and tool.rule_name == name else None
+
+        return outdated(self._settings, definition_of)
+
+    def _own_file(self) -> Path | None:
+        """Where "always allow" writes; None where an administrator or the lack of a workspace
+        leaves it no place."""
+        if self._chosen.root is None or self._settings.managed_rules_only:
+            return None
+        return own_file(user_config_dir(self._options.environ), self._chosen.root)
 
     def _adopt(self, chosen: Workspace) -> bool:
         """Whether anything is different now. What cannot be read leaves everything as it was."""
@@ -266,7 +299,9 @@ class App:
         return True
 
     def _make_live(self) -> Live:
-        settings = self._settings
+        pool = self._pool()
+        self._left_out = self._outdated(pool)
+        settings = without(self._settings, self._left_out)
         policy = Policy(
             settings,
             self._workspace.directories,
@@ -289,7 +324,6 @@ class App:
             reach=self._reach_of_hooks(conditions),
         )
         self.results.retention = _retention(settings)
-        pool = self._pool()
         self.offering.show(pool, policy)
         return Live(pool, hooks, policy, _limits(settings), self.offering.is_deferred)
 
@@ -360,6 +394,12 @@ def _settings_files(options: Options) -> SettingsFiles:
         managed=options.managed_dir,
     )
     return SettingsFiles(sources, supported=_SUPPORTED)
+
+
+def _approvals_command(options: Options, state: StateDirectory) -> str:
+    """What a person types to answer questions of this very server."""
+    named = options.state_dir is not None
+    return f"{COMMAND} --state-dir {shlex.quote(str(state.path))}" if named else COMMAND
 
 
 def _mention_claude(options: Options, root: Path | None) -> None:

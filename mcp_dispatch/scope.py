@@ -3,7 +3,7 @@
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -13,15 +13,19 @@ import anyio
 from mcp_dispatch.admission import Admission
 from mcp_dispatch.batch import Batch, Batches, Batching
 from mcp_dispatch.model.calls import Asked, ToolCall
+from mcp_dispatch.model.json import Json, canonical
 from mcp_dispatch.model.tools import (
     ContextChange,
     DirectoryChanged,
     FileDelivered,
     FileRead,
     FileSeen,
+    Tool,
     ToolsActivated,
+    definition_digest,
 )
 from mcp_dispatch.results.budget import Budget
+from mcp_dispatch.settings.load import RuleText
 
 PARKED_SECONDS = 600.0
 """How long a question that was handed to the client stays answerable."""
@@ -53,14 +57,14 @@ class OpenAsks:
         self._parked[state] = _Parked(call, asked, self._clock() + PARKED_SECONDS)
         return state
 
-    def take(self, state: str, name: str, arguments: object) -> Asked | None:
+    def take(self, state: str, name: str, arguments: Json) -> Asked | None:
         """What the call that asked had been told; None where nothing (any more) waits for this answer."""
         parked = self._parked.pop(state, None)
         if parked is None or parked.until < self._clock():
             return None
-        if (parked.call.name, parked.call.arguments) != (name, arguments):
-            return None
-        return parked.asked
+        call = parked.call
+        same = call.name == name and canonical(call.arguments) == canonical(arguments)
+        return parked.asked if same else None
 
     def clear(self) -> None:
         """Nobody is left to answer."""
@@ -72,6 +76,18 @@ class OpenAsks:
             del self._parked[state]
         while len(self._parked) >= PARKED_AT_MOST:
             del self._parked[next(iter(self._parked))]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionApproval:
+    """A person's yes for as long as the scope lives: allow rules, given at a call of `tool`.
+
+    `definition` is the digest of the upstream tool that was approved; None for a built-in.
+    """
+
+    tool: str
+    rules: tuple[RuleText, ...]
+    definition: str | None = None
 
 
 class Scope:
@@ -92,6 +108,7 @@ class Scope:
         self._activated: dict[str, None] = {}
         self._budgets: WeakKeyDictionary[Batch, Budget] = WeakKeyDictionary()
         self._notes: list[str] = []
+        self._approvals: dict[SessionApproval, None] = {}
 
     @property
     def files(self) -> Mapping[str, FileSeen]:
@@ -139,6 +156,24 @@ class Scope:
         notes, self._notes = self._notes, []
         return notes
 
+    def approve(self, approval: SessionApproval) -> None:
+        self._approvals[approval] = None
+
+    def approved_rules(self, tool: Tool) -> tuple[RuleText, ...]:
+        """The rules that approvals of this session add for a call of `tool`; one that was given to
+        another definition of it counts no more."""
+        return tuple(
+            rule
+            for approval in self._approvals
+            if approval.tool != tool.rule_name or _is_current(approval, tool)
+            for rule in approval.rules
+        )
+
+    def forget_approvals(self, rule_names: Collection[str]) -> None:
+        """What was approved of these tools is asked again: they are not what they were."""
+        kept = [each for each in self._approvals if each.tool not in rule_names]
+        self._approvals = dict.fromkeys(kept)
+
     def apply(self, changes: Iterable[ContextChange]) -> None:
         for change in changes:
             match change:
@@ -159,3 +194,7 @@ class Scope:
         self._files.pop(path, None)
         self._stale.pop(path, None)
         self._files[path] = seen
+
+
+def _is_current(approval: SessionApproval, tool: Tool) -> bool:
+    return approval.definition in (None, definition_digest(tool.definition))

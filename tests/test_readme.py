@@ -49,6 +49,7 @@ def test_the_demo_command_works_in_a_fresh_copy(tmp_path: Path) -> None:
     assert "has been denied" in done.stdout
     assert "+- green tea" in done.stdout
     assert 'the person answers: "allow once"' in done.stdout
+    assert "[allow once] [allow for this session] [always allow] [deny]" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 

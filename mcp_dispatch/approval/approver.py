@@ -1,8 +1,12 @@
-"""The chain of approvers: the MCP client itself, then the fallback of this registration."""
+"""The chain of approvers: the MCP client itself, a terminal that is attached, then the fallback of
+this registration. Only who cannot be asked is passed over."""
 
 from enum import Enum
 
+from mcp_dispatch.approval.always import NOWHERE, AlwaysAllowed
+from mcp_dispatch.approval.desk import OPEN_SECONDS, Desk, Remember
 from mcp_dispatch.approval.form import read_answer
+from mcp_dispatch.approval.waiting import DEFAULT_TIMEOUT, telling_that_we_wait
 from mcp_dispatch.model.calls import Answered
 from mcp_dispatch.model.questions import (
     Approved,
@@ -13,6 +17,8 @@ from mcp_dispatch.model.questions import (
     Question,
     Reply,
 )
+
+COMMAND = "mcp-dispatch approvals"
 
 
 class AskFallback(Enum):
@@ -25,26 +31,69 @@ class AskFallback(Enum):
 class Approver:
     """Puts a question to whoever can answer it."""
 
-    def __init__(self, fallback: AskFallback = AskFallback.DENY) -> None:
+    def __init__(
+        self,
+        fallback: AskFallback = AskFallback.DENY,
+        *,
+        desk: Desk | None = None,
+        always: AlwaysAllowed = NOWHERE,
+        timeout: float = DEFAULT_TIMEOUT,
+        command: str = COMMAND,
+    ) -> None:
         self._fallback = fallback
+        self._desk = desk or Desk()
+        self.always = always
+        self._timeout = timeout
+        self._command = command
 
     async def ask(
-        self, question: Question, caller: Caller, *, uncovered: str | None
+        self, question: Question, caller: Caller, *, uncovered: str | None, remember: Remember
     ) -> Approved | Declined | LeftWithClient:
-        """`uncovered` says why the client's own confirmation is not enough, if it is not."""
+        """`uncovered` says why the client's own confirmation is not enough, if it is not;
+        `remember` sets a lasting yes down that comes when the call is over."""
+        earlier = self._desk.take(question)
+        if earlier is not None:
+            return earlier
         reply: Reply = await caller.ask(question)
         if not isinstance(reply, NobodyToAsk):
             return reply
+        if self._desk.terminals:
+            return await self._ask_terminal(question, caller, remember)
         if self._fallback is AskFallback.CLIENT and uncovered is None:
             return Approved()
+        self._desk.leave(question, remember)
         return Declined(self._unanswerable(question, uncovered))
 
     def read(self, answered: Answered) -> Approved | Declined:
         """The answer that came back with a retried call."""
-        return read_answer(answered.response)
+        return read_answer(answered.response, answered.asked.offer)
+
+    async def _ask_terminal(
+        self, question: Question, caller: Caller, remember: Remember
+    ) -> Approved | Declined:
+        async with telling_that_we_wait(caller.progress):
+            reply = await self._desk.wait(question, remember, self._timeout)
+        if reply is not None:
+            return reply
+        late = f"nobody answered the question within {self._timeout:g} seconds"
+        return Declined(f"{late}{self._advice(question)}")
 
     def _unanswerable(self, question: Question, uncovered: str | None) -> str:
         why = "this client cannot be asked"
         if self._fallback is AskFallback.CLIENT and uncovered is not None:
             why = f"{why}, and --ask-fallback client does not cover {uncovered}"
-        return f'{why}. To allow it, add to "permissions" in settings.json: {question.allow_line}'
+        return f"{why}{self._advice(question)}"
+
+    def _advice(self, question: Question) -> str:
+        """What can be done, as sentences to follow what happened."""
+        advice = ""
+        if self._desk.reachable:
+            minutes = round(OPEN_SECONDS / 60)
+            advice = (
+                f". The user can answer with `{self._command}` in a terminal within {minutes} "
+                "minutes; make exactly the same call again after that"
+            )
+        if question.allow_line is not None:
+            line = question.allow_line
+            advice = f'{advice}. To allow it, add to "permissions" in settings.json: {line}'
+        return advice

@@ -1,6 +1,5 @@
 """The client as the one who is asked: a live question up to 2025-11-25, one to take along since."""
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,21 +9,19 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from mcp_dispatch.approval.form import elicitation, read_answer
+from mcp_dispatch.approval.waiting import DEFAULT_TIMEOUT, telling_that_we_wait
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.questions import (
     Approved,
     Declined,
     LeftWithClient,
     NobodyToAsk,
+    Offer,
     Question,
     Reply,
 )
 from mcp_dispatch.model.tools import Progress, no_progress
 
-DEFAULT_TIMEOUT = 50.0
-"""Seconds. Common clients give up on a call at 60."""
-
-HEARTBEAT = 5.0
 INPUT_KEY = "permission"
 """The key under which a 2026-07-28 client sends the answer back."""
 
@@ -83,31 +80,19 @@ class LiveCaller:
         form = elicitation(question)
         if not self.knows_modes:
             del form["mode"]
-        replies: list[Reply] = []
-        async with anyio.create_task_group() as waiting:
-            waiting.start_soon(self._say_that_we_wait)
+        async with telling_that_we_wait(self.progress):
             with anyio.move_on_after(self.timeout):
-                replies.append(await self._put(form))
-            waiting.cancel_scope.cancel()
-        if not replies:
-            return Declined(f"nobody answered the question within {self.timeout:g} seconds")
-        return replies[0]
+                return await self._put(form, question.offer)
+        return Declined(f"nobody answered the question within {self.timeout:g} seconds")
 
-    async def _put(self, form: JsonObject) -> Approved | Declined | NobodyToAsk:
+    async def _put(self, form: JsonObject, offer: Offer) -> Approved | Declined | NobodyToAsk:
         try:
             answer: Json = await self.request.channel.send_raw_request("elicitation/create", form)
         except MCPError as error:
             if error.error.code == METHOD_NOT_FOUND:
                 return NobodyToAsk()
             return Declined(f"the client could not show the question: {error.error.message}")
-        return read_answer(answer)
-
-    async def _say_that_we_wait(self) -> None:
-        started = time.monotonic()
-        while True:
-            await anyio.sleep(HEARTBEAT)
-            waited = round(time.monotonic() - started)
-            await self.progress({"progress": waited, "message": "waiting for approval"})
+        return read_answer(answer, offer)
 
 
 @dataclass(frozen=True, slots=True)

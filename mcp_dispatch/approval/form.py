@@ -1,17 +1,18 @@
 """The elicitation form: what a person is shown, and what their answer means."""
 
-import json
-import unicodedata
-from typing import cast
+from typing import Final, cast
 
+from mcp_dispatch.approval.shown import because, call_lines, visible
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.questions import Approved, Declined, Question
+from mcp_dispatch.model.questions import Approved, Declined, Extent, Offer, Question
 
-ALLOW_ONCE = "allow once"
-DENY = "deny"
-
-_SHOWN_VALUE = 300
-_SHOWN_ARGUMENTS = 1500
+DENY: Final = "deny"
+SPELT: Final = {
+    Extent.ONCE: "allow once",
+    Extent.SESSION: "allow for this session",
+    Extent.ALWAYS: "always allow",
+}
+_EXTENTS: Final = {text: extent for extent, text in SPELT.items()}
 
 
 def elicitation(question: Question) -> JsonObject:
@@ -25,8 +26,8 @@ def elicitation(question: Question) -> JsonObject:
                 "decision": {
                     "type": "string",
                     "title": "Decision",
-                    "description": "Let this one call run, or refuse it.",
-                    "enum": [ALLOW_ONCE, DENY],
+                    "description": _explanation(question.offer),
+                    "enum": [*(SPELT[extent] for extent in question.offer.extents), DENY],
                 },
                 "reason": {
                     "type": "string",
@@ -39,8 +40,8 @@ def elicitation(question: Question) -> JsonObject:
     }
 
 
-def read_answer(result: Json) -> Approved | Declined:
-    """Only a clear yes is a yes."""
+def read_answer(result: Json, offer: Offer) -> Approved | Declined:
+    """Only a clear yes to something that was offered is a yes."""
     if not isinstance(result, dict):
         return Declined("the answer was not understood")
     if result.get("action") != "accept":
@@ -48,54 +49,49 @@ def read_answer(result: Json) -> Approved | Declined:
         return Declined(f"the user {said}")
     content = result.get("content")
     decision = content.get("decision") if isinstance(content, dict) else None
-    if decision == ALLOW_ONCE:
-        return Approved()
     if decision == DENY:
-        return Declined(_refusal(cast(JsonObject, content).get("reason")))
-    return Declined("the answer was not understood")
+        return refusal(cast(JsonObject, content).get("reason"))
+    extent = _EXTENTS.get(decision) if isinstance(decision, str) else None
+    if extent is None or extent not in offer.extents:
+        return Declined("the answer was not understood")
+    return Approved(extent)
 
 
-def visible(text: str) -> str:
-    """Control, bidi and invisible characters are shown as escapes: what a person reads is what
-    will run."""
-    return "".join(char if _plain(char) else _escape(char) for char in text)
-
-
-def _plain(char: str) -> bool:
-    return char == "\n" or unicodedata.category(char) not in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
-
-
-def _refusal(reason: Json) -> str:
+def refusal(reason: Json) -> Declined:
+    """A no, with what the person has to say about it."""
     if isinstance(reason, str) and reason.strip():
-        return f"the user refused: {reason.strip()}"
-    return "the user refused"
+        return Declined(f"the user refused: {reason.strip()}")
+    return Declined("the user refused")
+
+
+def standing_for(offer: Offer) -> list[str]:
+    """What a lasting yes would mean, in lines; none where it is not offered."""
+    if not offer.rules:
+        return []
+    rules = ", ".join(map(visible, offer.rules))
+    if offer.file is None:
+        return [f'"{SPELT[Extent.SESSION]}" adds, until it ends: {rules}']
+    return [
+        f'"{SPELT[Extent.SESSION]}" and "{SPELT[Extent.ALWAYS]}" add: {rules}',
+        f'"{SPELT[Extent.ALWAYS]}" writes it to {visible(str(offer.file))}',
+    ]
+
+
+def _explanation(offer: Offer) -> str:
+    if not offer.rules:
+        return "Let this one call run, or refuse it."
+    return "Let this one call run, or more of its kind as shown above, or refuse it."
 
 
 def _message(question: Question) -> str:
-    by = question.decision.by
-    return (
-        f"Allow {visible(question.tool)}?\n\n"
-        f"{_arguments(question.arguments)}\n\n"
-        f"Asked because: {visible(by.reason)} ({visible(str(by.origin))})\n"
-        f'To stop being asked, add to "permissions": {visible(question.allow_line)}'
-    )
-
-
-def _arguments(arguments: JsonObject) -> str:
-    lines = [f"{visible(key)}: {_shown(value)}" for key, value in arguments.items()]
-    text = "\n".join(lines) or "(no arguments)"
-    if len(text) > _SHOWN_ARGUMENTS:
-        text = f"{text[:_SHOWN_ARGUMENTS]}… ({len(text)} characters in all)"
-    return text
-
-
-def _shown(value: Json) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if len(text) > _SHOWN_VALUE:
-        return f"{visible(text[:_SHOWN_VALUE])}… ({len(text)} characters in all)"
-    return visible(text)
+    lines = [
+        f"Allow {visible(question.tool)}?",
+        "",
+        *call_lines(question.arguments),
+        "",
+        f"Asked because: {because(question)}",
+        *standing_for(question.offer),
+    ]
+    if not question.offer.rules and question.allow_line is not None:
+        lines.append(f'To stop being asked, add to "permissions": {visible(question.allow_line)}')
+    return "\n".join(lines)

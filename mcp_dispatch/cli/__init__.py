@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from mcp_dispatch import __version__
+from mcp_dispatch.cli.approvals import approvals
 from mcp_dispatch.cli.demo import demo
 from mcp_dispatch.cli.doctor import doctor
 from mcp_dispatch.cli.explain import explain
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
+app.add_typer(approvals, name="approvals")
 app.command()(doctor)
 app.command()(explain)
 app.command()(search)

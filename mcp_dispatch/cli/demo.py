@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -115,7 +115,10 @@ def _say_hello(place: Path, arguments: list[str]) -> None:
 
 
 class _Person:
-    """The one who is asked. In this demo they read the form and say yes."""
+    """The one who is asked. In this demo they read the form and say yes: once, then for longer."""
+
+    def __init__(self) -> None:
+        self._answers = iter(("allow once", "allow for this session"))
 
     async def answer(
         self, context: "ClientRequestContext", params: "ElicitRequestParams"
@@ -125,8 +128,12 @@ class _Person:
         print("   ? the client shows this form:")
         for line in params.message.splitlines():
             print(_wrapped(line, "   ? │ ") if line else "   ? │")
-        print('   ? the person answers: "allow once"')
-        return ElicitResult(action="accept", content={"decision": "allow once"})
+        schema = cast("dict[str, Any]", getattr(params, "requested_schema", {}))
+        offered = schema.get("properties", {}).get("decision", {}).get("enum", [])
+        print(_wrapped(" ".join(f"[{choice}]" for choice in offered), "   ? │ "))
+        said = next(self._answers)
+        print(f'   ? the person answers: "{said}"')
+        return ElicitResult(action="accept", content={"decision": said})
 
 
 @dataclass(frozen=True)
@@ -190,8 +197,10 @@ async def a_search(stage: _Stage) -> None:
 
 
 async def an_ask(stage: _Stage) -> None:
-    """An ask: no rule covers this command, so a person decides"""
+    """An ask: no rule covers this; a person decides, once, then for the session"""
     await stage.call("Bash", command="mkdir drafts && cp notes.md drafts/ && ls drafts")
+    await stage.call("Bash", command="cp notes.md drafts/second.md")
+    await stage.call("Bash", command="cp notes.md drafts/third.md && ls drafts")
 
 
 async def an_upstream_call(stage: _Stage) -> None:

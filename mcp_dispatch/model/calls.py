@@ -11,8 +11,8 @@ from pathlib import Path
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
-from mcp_dispatch.model.results import Replacement
 from mcp_dispatch.model.questions import ONLY_ONCE, Offer
+from mcp_dispatch.model.results import Replacement
 from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
 
 

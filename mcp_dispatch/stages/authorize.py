@@ -4,6 +4,7 @@ person does, and no slot is held meanwhile."""
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mcp_dispatch.admission import Slot
@@ -20,14 +21,27 @@ from mcp_dispatch.model.calls import (
 from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.decision import Decision, Effect, Tier
 from mcp_dispatch.model.errors import Refused
-from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.json import Json, JsonObject, canonical
 from mcp_dispatch.model.outcome import RefusedBy, Suspended
-from mcp_dispatch.model.questions import Approved, Caller, Declined, LeftWithClient, Question
+from mcp_dispatch.model.questions import (
+    Approved,
+    Caller,
+    Declined,
+    Extent,
+    LeftWithClient,
+    Offer,
+    Question,
+)
+from mcp_dispatch.model.tools import definition_digest
 from mcp_dispatch.policy.paths import Unresolvable, names_of
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.scope import Scope
+from mcp_dispatch.scope import Scope, SessionApproval
+from mcp_dispatch.settings.layers import LayerKind
+from mcp_dispatch.settings.load import RuleText
 from mcp_dispatch.tools.targets import path_changed
+
+_THIS_SESSION = Path("this session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +96,34 @@ async def _authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Su
     if judgement.decision.effect is Effect.ALLOW:
         return judgement.permitted()
     if call.answered is not None:
-        _insist(bench.approver.read(call.answered), judgement)
+        yes = _insist(bench.approver.read(call.answered), judgement)
         _refuse_other_files(call.answered.asked.ends, judgement)
+        await _remember(yes, call.answered.asked.offer, judgement, bench)
         return judgement.permitted()
+    question = _question(judgement, bench)
     bench.slot.give_back()
-    reply = await _ask(judgement, bench)
+    reply = await _ask(question, judgement, bench)
     if isinstance(reply, LeftWithClient):
-        asked = Asked(reviewed.review, judgement.subject.ends)
+        asked = Asked(reviewed.review, judgement.subject.ends, question.offer)
         return Suspended(reply.input_requests, bench.scope.asks.park(call, asked))
-    _insist(reply, judgement)
+    yes = _insist(reply, judgement)
     await bench.slot.take()
     again = _judgement(await bench.repeat(reviewed), bench)
     _refuse_denied(again, bench)
     _refuse_other_files(judgement.subject.ends, again)
+    await _remember(yes, question.offer, again, bench)
     return again.permitted()
 
 
 def _judgement(reviewed: ReviewedCall, bench: Bench) -> Judgement:
     """Of what will run, and of what was asked for before a hook rewrote it."""
-    policy, votes = bench.policy(), reviewed.review.votes
+    policy = bench.policy().extended(bench.scope.approved_rules(reviewed.checked.tool))
     subject = subject_of(reviewed.checked, bench.scope, policy.home)
-    decision = policy.judge(subject, hook_votes=votes, tool_ask=reviewed.checked.ask)
+    decision = _decision(policy, reviewed, subject)
     if decision.effect is not Effect.DENY and reviewed.original is not reviewed.checked:
         first = subject_of(reviewed.original, bench.scope, policy.home)
-        original = policy.judge(first, hook_votes=votes, tool_ask=reviewed.original.ask)
+        votes, ask = reviewed.review.votes, reviewed.original.ask
+        original = policy.judge(first, hook_votes=votes, tool_ask=ask)
         decision = original if original.effect is Effect.DENY else decision
     return Judgement(reviewed, subject, decision)
 
@@ -152,6 +170,11 @@ async def _after_the_hooks_of_denials(
     return Refused(RefusedBy.PERMISSION, message, refused.refusal.decision)
 
 
+def _decision(policy: Policy, reviewed: ReviewedCall, subject: Subject) -> Decision:
+    votes, ask = reviewed.review.votes, reviewed.checked.ask
+    return policy.judge(subject, hook_votes=votes, tool_ask=ask)
+
+
 def subject_of(checked: CheckedCall, scope: Scope, home: Path) -> Subject:
     """What the decision is about."""
     tool = checked.tool
@@ -189,29 +212,87 @@ def _says_read_only(definition: JsonObject) -> bool:
     return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
 
 
-async def _ask(judgement: Judgement, bench: Bench) -> Approved | Declined | LeftWithClient:
+def _question(judgement: Judgement, bench: Bench) -> Question:
     policy, checked = bench.policy(), judgement.reviewed.checked
-    question = Question(
+    allows = partial(_allows, judgement, bench)
+    rules = policy.lasting(judgement.subject, allows)
+    line = policy.suggestion(judgement.subject)
+    return Question(
         checked.tool.rule_name,
         checked.arguments,
         judgement.decision,
-        policy.suggestion(judgement.subject),
+        line if allows(policy.suggested(judgement.subject)) else None,
+        Offer(rules, bench.approver.always.file if rules else None),
+        _key(judgement, bench.scope),
+        bench.scope.id,
+        checked.call.enveloped,
     )
-    uncovered = policy.uncovered_by_client(judgement.subject, judgement.decision)
-    if checked.call.enveloped:
-        uncovered = uncovered or "a call through call_tool"
-    return await bench.approver.ask(question, bench.caller, uncovered=uncovered)
 
 
-def _insist(reply: Approved | Declined, judgement: Judgement) -> None:
-    if isinstance(reply, Declined):
-        decision, name = judgement.decision, judgement.reviewed.checked.tool.rule_name
-        raise Refused(
-            RefusedBy.PERMISSION,
-            f"Permission to use {name} was not given: {decision.by.reason} "
-            f"({decision.by.origin}); {reply.reason}.",
-            decision,
-        )
+def _allows(judgement: Judgement, bench: Bench, rules: tuple[str, ...]) -> bool:
+    """Whether the call would run unasked with these rules added to what holds now."""
+    reviewed = judgement.reviewed
+    held = bench.scope.approved_rules(reviewed.checked.tool)
+    policy = bench.policy().extended((*held, *_as_rules(rules, bench.scope)))
+    return _decision(policy, reviewed, judgement.subject).effect is Effect.ALLOW
+
+
+def _as_rules(rules: tuple[str, ...], scope: Scope) -> tuple[RuleText, ...]:
+    anchor = scope.cwd or Path("/")
+    return tuple(
+        RuleText(Effect.ALLOW, text, _THIS_SESSION, 0, LayerKind.OWN, anchor) for text in rules
+    )
+
+
+def _key(judgement: Judgement, scope: Scope) -> str:
+    """An answer is for this call alone: its name, arguments, files, and the reason to ask."""
+    call, checked = judgement.reviewed.checked.call, judgement.reviewed.checked
+    by, ends = judgement.decision.by, judgement.subject.ends
+    files: Json = {path: [str(name) for name in names] for path, names in ends.items()}
+    asked: list[Json] = [by.tier.value, by.reason, str(by.origin)]
+    named: list[Json] = [scope.id, call.name, checked.tool.rule_name]
+    return canonical([*named, call.arguments, checked.arguments, files, *asked])
+
+
+async def _ask(
+    question: Question, judgement: Judgement, bench: Bench
+) -> Approved | Declined | LeftWithClient:
+    uncovered = bench.policy().uncovered_by_client(judgement.subject, judgement.decision)
+    if uncovered is None and question.enveloped:
+        uncovered = "a call through call_tool"
+
+    async def remember_later(yes: Approved) -> None:
+        await _remember(yes, question.offer, judgement, bench)
+
+    return await bench.approver.ask(
+        question, bench.caller, uncovered=uncovered, remember=remember_later
+    )
+
+
+async def _remember(yes: Approved, offer: Offer, judgement: Judgement, bench: Bench) -> None:
+    """Sets a lasting yes down, if what was offered still covers the call by itself."""
+    if yes.extent is Extent.ONCE or not _allows(judgement, bench, offer.rules):
+        return
+    tool = judgement.reviewed.checked.tool
+    digest = None if tool.server is None else definition_digest(tool.definition)
+    if yes.extent is Extent.SESSION:
+        rules = _as_rules(offer.rules, bench.scope)
+        bench.scope.approve(SessionApproval(tool.rule_name, rules, digest))
+    elif offer.file is not None:
+        definitions = {} if digest is None else {tool.rule_name: digest}
+        await bench.approver.always.keep(offer.file, offer.rules, definitions)
+
+
+def _insist(reply: Approved | Declined, judgement: Judgement) -> Approved:
+    if isinstance(reply, Approved):
+        return reply
+    decision, name = judgement.decision, judgement.reviewed.checked.tool.rule_name
+    raise Refused(
+        RefusedBy.PERMISSION,
+        f"Permission to use {name} was not given: {decision.by.reason} "
+        f"({decision.by.origin}); {reply.reason}.",
+        decision,
+    )
 
 
 def _refuse_other_files(asked: Mapping[str, tuple[Path, ...]], now: Judgement) -> None:
