@@ -38,9 +38,11 @@ class Admission:
         return sum(not waiter.gone for waiter in self._queue)
 
     @asynccontextmanager
-    async def slot(self, sharing: Sharing) -> AsyncGenerator["Slot", None]:
+    async def slot(self, sharing: Sharing, *, later: bool = False) -> AsyncGenerator["Slot", None]:
+        """`later` is for who must not wait here: it takes its place with `Slot.hold`."""
         slot = Slot(self, sharing)
-        await slot.take()
+        if not later:
+            await slot.take()
         try:
             yield slot
         finally:
@@ -104,13 +106,20 @@ class Slot:
         await self._admission.enter(self._sharing)
         self._held = True
 
+    async def hold(self) -> None:
+        """Takes the place again where it was given back."""
+        if not self._held:
+            await self.take()
+
     async def become(self, sharing: Sharing) -> None:
         """A rewrite changed the call: give the place back and queue as what the call is now."""
         if sharing is self._sharing:
             return
+        held = self._held
         self.give_back()
         self._sharing = sharing
-        await self.take()
+        if held:
+            await self.take()
 
     def give_back(self) -> None:
         if self._held:

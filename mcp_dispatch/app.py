@@ -56,6 +56,8 @@ from mcp_dispatch.tools.task_stop import OLD_NAMES
 from mcp_dispatch.upstream.catalogue import Catalogue
 from mcp_dispatch.upstream.choice import Chosen, ServerFiles, choose_servers
 from mcp_dispatch.upstream.collection import Upstreams
+from mcp_dispatch.upstream.offered import Offered
+from mcp_dispatch.upstream.relay import OnNotice
 from mcp_dispatch.upstream.server import ServerConfig
 from mcp_dispatch.upstream.tool import Expose
 from mcp_dispatch.workspace import Workspace
@@ -175,6 +177,12 @@ class App:
             journal,
         )
         upstreams.on_change = self._upstreams_changed
+        upstreams.roots = self._roots
+        self.offered = Offered(
+            lambda: self._upstreams.servers,
+            _exposed_under(settings),
+            lambda server: self._live.policy.denies_server(server) is not None,
+        )
 
     @property
     def ask_timeout(self) -> float:
@@ -221,6 +229,7 @@ class App:
         """Called once its calls have ended: what they left running ends too."""
         scope.asks.clear()
         self._desk.withdraw_scope(scope.id)
+        scope.rests.clear()
         self._scopes.discard(scope)
         await self.dispatcher.end_session(scope)
         await self._tasks.end_scope(scope.id)
@@ -245,6 +254,19 @@ class App:
     def listed(self, scope: Scope | None = None) -> list[JsonObject]:
         """The `tools/list` entries of this moment."""
         return self.offering.definitions(scope.activated if scope else ())
+
+    def on_offers_changed(self, tell: Callable[[str], None]) -> None:
+        self._upstreams.on_offers_changed = tell
+
+    def on_notice(self, tell: OnNotice) -> None:
+        self._upstreams.on_notice = tell
+
+    def _roots(self) -> list[JsonObject]:
+        """The directories that servers behind us may know of."""
+        return [
+            {"uri": path.as_uri(), "name": path.name or str(path)}
+            for path in self._workspace.directories
+        ]
 
     async def expect(self, name: str) -> None:
         """A name that nobody has yet may belong to a server that is still starting."""
@@ -292,7 +314,10 @@ class App:
         before = [tool.name for tool in self.offering.shelf.visible]
         self._settings, self._servers, self._chosen = settings, servers, chosen
         self._upstreams.use(servers.servers, environ, chosen.root)
+        directories = self._workspace.directories
         self._workspace = _with_directories(chosen, settings)
+        if self._workspace.directories != directories:
+            self._upstreams.roots_changed()
         self._live = self._make_live()
         if [tool.name for tool in self.offering.shelf.visible] != before:
             self.on_tools_changed()

@@ -10,18 +10,21 @@ from mcp_dispatch.approval.approver import Approver
 from mcp_dispatch.around_hooks import Surroundings
 from mcp_dispatch.batch import Member
 from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.journal.events import record_of
+from mcp_dispatch.journal.events import passage_record, record_of
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import (
     CheckedCall,
     Completed,
     Executed,
     Outcome,
+    Review,
     ReviewedCall,
     Rewrite,
     ToolCall,
 )
+from mcp_dispatch.model.clients import Client, Respondent, Unfinished, nothing_held
 from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import CALL_TOOL
 from mcp_dispatch.model.outcome import Cancelled, CancelReason, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.questions import Caller
@@ -29,6 +32,7 @@ from mcp_dispatch.model.tools import CallContext, Tool
 from mcp_dispatch.policy.hidden import Hidden
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool
+from mcp_dispatch.rests import Waiting
 from mcp_dispatch.results.limits import Limits
 from mcp_dispatch.results.size import measure
 from mcp_dispatch.results.store import ResultStore
@@ -98,6 +102,8 @@ class Dispatcher:
             outcome = Cancelled(CancelReason.USER_INTERRUPTED)
             raise
         finally:
+            if call.resumed is not None:
+                call.resumed.resumed.rest.drop()  # unless the tool went on with it
             member.end(outcome)
             await self._record(call, outcome, scope, started, time.monotonic() - clock)
         around = self._surroundings.of_session(scope, self._policy())
@@ -111,7 +117,9 @@ class Dispatcher:
         member.resolve(resolved.tool, valid.sharing)
         await self._begin_session(scope)
         # Held through post-hooks: a formatter must finish before the next edit.
-        async with scope.admission.slot(valid.sharing) as slot:
+        # A server may do one thing at a time: who brings it answers must not queue behind others.
+        later = call.resumed is not None
+        async with scope.admission.slot(valid.sharing, later=later) as slot:
             member.admit(valid.sharing)
             await caller.ready()
             hooks = self._live().hooks
@@ -119,7 +127,11 @@ class Dispatcher:
             around, progress = self._surroundings.of_call(
                 scope, self._policy(), call.id, caller.progress
             )
-            context = CallContext(call.id, scope, progress, call.meta, hides)
+            context = CallContext(
+                *(call.id, scope, progress, call.meta, hides),
+                respondent=self.respondent(scope, caller.client, slot.give_back),
+                resumed=call.resumed.resumed if call.resumed else None,
+            )
 
             async def rewritten(checked: CheckedCall, rewrite: Rewrite) -> CheckedCall:
                 with blaming(rewrite):
@@ -152,8 +164,11 @@ class Dispatcher:
             )
             member.begin()
             executed = await execute(permitted, context)
+            if isinstance(executed, Unfinished):
+                return _suspended(call, executed, permitted.reviewed.review, scope)
             if not isinstance(executed, Executed):
                 return executed
+            await slot.hold()
             member.ran(executed)
             return await finish(delivery, hooks, executed, scope, around)
 
@@ -166,6 +181,40 @@ class Dispatcher:
     async def shrink(self, completed: Completed, scope: Scope) -> Completed:
         """The result again, kept on disk because those delivered with it leave no room for it."""
         return await shrink(self._results, self._live().limits, completed, scope)
+
+    def respondent(
+        self, scope: Scope, client: Client, let_go: Callable[[], None] = nothing_held
+    ) -> Respondent:
+        """Who answers a server's questions while it works on a request of this client's."""
+        hooks = self._live().hooks
+        around = self._surroundings.of_session(scope, self._policy())
+
+        async def foresee(server: str, params: JsonObject) -> JsonObject | None:
+            return await hooks.elicitation(server, params, around)
+
+        async def review(server: str, params: JsonObject, answer: JsonObject) -> JsonObject:
+            return await hooks.elicitation_result(server, params, answer, around)
+
+        return Respondent(scope.id, client, foresee, review, let_go)
+
+    async def note(
+        self,
+        id: str,
+        method: str,
+        server: str,
+        said: JsonObject,
+        outcome: JsonObject | ProtocolError | Unfinished,
+        *,
+        scope: Scope,
+        started: float,
+        seconds: float,
+    ) -> None:
+        """A request that went to a server as it was, for the journal."""
+        entry = passage_record(
+            *(id, method, server, said, outcome), scope=scope.id, started=started, seconds=seconds
+        )
+        with anyio.move_on_after(JOURNAL_SECONDS, shield=True):
+            await self._journal.record(entry)
 
     def _policy(self) -> Policy:
         return self._live().policy
@@ -199,3 +248,9 @@ class Dispatcher:
         )
         with anyio.move_on_after(JOURNAL_SECONDS, shield=True):
             await self._journal.record(entry)
+
+
+def _suspended(call: ToolCall, unfinished: Unfinished, review: Review, scope: Scope) -> Suspended:
+    request: JsonObject = {"name": call.name, "arguments": call.arguments}
+    state = scope.rests.park(request, Waiting(unfinished.rest, review))
+    return Suspended(unfinished.input_requests, state)

@@ -15,6 +15,7 @@ from mcp_dispatch.blocks import definition_block, is_tool_use, result_block
 from mcp_dispatch.dispatcher import INTERNAL_ERROR, Dispatcher
 from mcp_dispatch.executor import Executor, Stream
 from mcp_dispatch.model.calls import ToolCall
+from mcp_dispatch.model.clients import Client, NoClient
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import CancelReason, Refusal, RefusedBy
 from mcp_dispatch.model.questions import Approved, Declined, NobodyToAsk, Question, Reply
@@ -179,6 +180,11 @@ class _Caller:
 
     progress: Progress
     asks: Ask | None
+
+    @property
+    def client(self) -> Client:
+        """A server's own questions have nobody to go to."""
+        return NoClient()
 
     async def ask(self, question: Question) -> Reply:
         if self.asks is None:

@@ -24,6 +24,7 @@ from mcp_dispatch.model.tools import (
     ToolsActivated,
     definition_digest,
 )
+from mcp_dispatch.rests import Rests
 from mcp_dispatch.results.budget import Budget
 from mcp_dispatch.settings.load import RuleText
 
@@ -98,6 +99,7 @@ class Scope:
         self.admission = Admission(limit)
         self.batches = Batches(batching or Batching(), self.apply)
         self.asks = OpenAsks()
+        self.rests = Rests()
         self.cwd = cwd
         self.begun: anyio.Event | None = None
         """Set when hooks have been told of the session's start; None before its first call."""

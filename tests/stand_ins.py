@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcp_dispatch.model.clients import Client, NoClient, Unfinished
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.outcome import ProtocolError, Suspended
+from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.questions import NobodyToAsk, Question, Reply
 from mcp_dispatch.model.tools import (
     CallContext,
@@ -19,7 +20,7 @@ from mcp_dispatch.model.tools import (
     text_result,
 )
 
-Body = Callable[[JsonObject, CallContext], Awaitable[ToolResult | ProtocolError | Suspended]]
+Body = Callable[[JsonObject, CallContext], Awaitable[ToolResult | ProtocolError | Unfinished]]
 
 
 class AnyArguments:
@@ -76,7 +77,7 @@ class RecordingTool:
 
     async def run(
         self, arguments: JsonObject, context: CallContext
-    ) -> ToolResult | ProtocolError | Suspended:
+    ) -> ToolResult | ProtocolError | Unfinished:
         self.calls.append(arguments)
         return await self.body(arguments, context)
 
@@ -88,6 +89,7 @@ class ScriptedCaller:
     reply: Reply | Callable[[Question], Awaitable[Reply]] = field(default_factory=NobodyToAsk)
     questions: list[Question] = field(default_factory=list[Question])
     progressed: list[JsonObject] = field(default_factory=list[JsonObject])
+    client: Client = field(default_factory=NoClient)
 
     async def progress(self, params: JsonObject) -> None:
         self.progressed.append(params)

@@ -17,9 +17,10 @@ from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
+from mcp_dispatch.model.clients import Unfinished
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy, Suspended
+from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy
 from mcp_dispatch.model.questions import Approved, Question, Reply
 from mcp_dispatch.model.tools import (
     CallContext,
@@ -201,7 +202,7 @@ class Late:
 
     async def run(
         self, arguments: JsonObject, context: CallContext
-    ) -> ToolResult | ProtocolError | Suspended:
+    ) -> ToolResult | ProtocolError | Unfinished:
         self.swap()
         return await self.inner.run(arguments, context)
 

@@ -15,6 +15,7 @@ import pytest
 from mcp_dispatch import __version__
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
+from mcp_dispatch.upstream.connection import CARRIED
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import Session, arrival, connection_to, raw_server, received
@@ -55,7 +56,11 @@ async def test_the_handshake_is_the_newest_of_its_era(tmp_path: Path) -> None:
             "jsonrpc": "2.0",
             "id": 1,
             "method": "initialize",
-            "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT},
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": CARRIED,
+                "clientInfo": CLIENT,
+            },
         },
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
     ]
@@ -343,22 +348,25 @@ async def test_garbage_between_messages_is_skipped_and_counted(tmp_path: Path) -
     ]
 
 
-async def test_requests_of_the_server_are_refused_and_its_ping_is_answered(tmp_path: Path) -> None:
+async def test_what_belongs_to_no_client_is_refused_and_a_ping_is_answered(tmp_path: Path) -> None:
     async with connected(tmp_path) as session:
         result = await call(session, "ask")
 
-    refused = "mcp-dispatch does not answer {!r} from a server"
+    lonely = (
+        "mcp-dispatch: no request is in flight that 'sampling/createMessage' could belong to; ask "
+        "only while working on one"
+    )
     answers: list[JsonObject] = [
         {"jsonrpc": "2.0", "id": "ask-ping", "result": {}},
         {
             "jsonrpc": "2.0",
             "id": "ask-sampling/createMessage",
-            "error": {"code": -32601, "message": refused.format("sampling/createMessage")},
+            "error": {"code": -32000, "message": lonely},
         },
         {
             "jsonrpc": "2.0",
             "id": "ask-roots/list",
-            "error": {"code": -32601, "message": refused.format("roots/list")},
+            "result": {"roots": []},
         },
     ]
     assert result == {"content": [], "structuredContent": {"answers": answers}}

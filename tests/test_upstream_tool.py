@@ -115,7 +115,7 @@ async def test_the_server_is_asked_for_the_name_it_knows(tmp_path: Path) -> None
 
     assert (echo.name, echo.rule_name) == ("raw__mirror", "mcp__raw__echo")
     assert received(log, "tools/call") == [
-        {"name": "echo", "arguments": {}, "_meta": {"k": 2, "progressToken": 1}}
+        {"name": "echo", "arguments": {}, "_meta": {"k": 2, "progressToken": 3}}
     ]
 
 
@@ -148,17 +148,14 @@ async def test_a_server_that_dies_gives_an_error_result(tmp_path: Path) -> None:
     )
 
 
-async def test_a_question_of_the_new_era_is_given_up_in_words(tmp_path: Path) -> None:
+async def test_a_server_of_the_old_era_cannot_ask_in_the_way_of_the_new_one(tmp_path: Path) -> None:
     async with supervised(tmp_path, raw_server()) as server:
         await ready(server)
         odd = offering(server, definition("odd_result"))["odd_result"]
 
         result = await odd.run({"result": {"resultType": "input_required"}}, context())
 
-    assert result == error_result(
-        "<tool_use_error>The server 'raw' wants to ask something before it runs 'odd_result', "
-        "which is not supported yet; the call was given up.</tool_use_error>"
-    )
+    assert result == ProtocolError(-32603, "asks in the way of another protocol version")
 
 
 async def test_unusable_tools_are_held_back_and_the_others_stay(tmp_path: Path) -> None:

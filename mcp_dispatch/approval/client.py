@@ -1,7 +1,7 @@
 """The client as the one who is asked: a live question up to 2025-11-25, one to take along since."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
@@ -10,6 +10,7 @@ from mcp_types import METHOD_NOT_FOUND
 
 from mcp_dispatch.approval.form import elicitation, read_answer
 from mcp_dispatch.approval.waiting import DEFAULT_TIMEOUT, telling_that_we_wait
+from mcp_dispatch.model.clients import Client, NoClient
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.questions import (
     Approved,
@@ -41,6 +42,7 @@ class Request:
     capabilities: JsonObject
     progress_token: str | int | None
     room: Callable[[], Awaitable[None]]
+    client: Client = field(default_factory=NoClient)
 
     @property
     def can_elicit(self) -> bool:
@@ -70,6 +72,10 @@ class LiveCaller:
     @property
     def progress(self) -> Progress:
         return self.request.progress
+
+    @property
+    def client(self) -> Client:
+        return self.request.client
 
     async def ready(self) -> None:
         await self.request.room()
@@ -104,6 +110,10 @@ class RetryingCaller:
     @property
     def progress(self) -> Progress:
         return self.request.progress
+
+    @property
+    def client(self) -> Client:
+        return self.request.client
 
     async def ready(self) -> None:
         await self.request.room()

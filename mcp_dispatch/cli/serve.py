@@ -122,6 +122,7 @@ async def _serve(options: "Options", state: "StateDirectory") -> int:
                 ask_timeout=app.ask_timeout,
                 local_resources=KeptResults(app.results.directory),
                 instructions=app.offering.instructions,
+                offered=app.offered,
             )
         )
         async with anyio.create_task_group() as tasks:
@@ -154,13 +155,18 @@ async def announce_changes(app: "App", face: "Face") -> None:
     """Many changes in one moment are one notice."""
     import anyio
 
-    send, receive = anyio.create_memory_object_stream[None](1)
+    changes: set[str] = set()
+    stirred = anyio.Event()
 
-    def changed() -> None:
-        if not receive.statistics().current_buffer_used:
-            send.send_nowait(None)
+    def changed(what: str) -> None:
+        changes.add(what)
+        stirred.set()
 
-    app.on_tools_changed = changed
-    with send, receive:
-        async for _ in receive:
-            await face.tools_changed()
+    app.on_tools_changed = lambda: changed("tools")
+    app.on_offers_changed(changed)
+    app.on_notice(face.pass_on)
+    while True:
+        await stirred.wait()
+        stirred = anyio.Event()
+        while changes:
+            await face.list_changed(changes.pop())

@@ -115,6 +115,7 @@ def _face(app: "App", traffic: "Traffic") -> "Face":
             ask_timeout=app.ask_timeout,
             local_resources=KeptResults(app.results.directory),
             instructions=app.offering.instructions,
+            offered=app.offered,
         )
     )
 

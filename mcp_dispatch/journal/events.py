@@ -5,6 +5,7 @@ from typing import assert_never
 
 from mcp_dispatch.journal.redaction import redact, redact_text
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
+from mcp_dispatch.model.clients import Unfinished
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import CALL_TOOL
@@ -46,6 +47,39 @@ def record_of(
         **({} if decision is None else {"decision": _decided(decision)}),
         "seconds": round(seconds, 6),
         **({} if result_chars is None else {"result_chars": result_chars}),
+    }
+
+
+def passage_record(
+    id: str,
+    method: str,
+    server: str,
+    said: JsonObject,
+    outcome: JsonObject | ProtocolError | Unfinished,
+    *,
+    scope: str,
+    started: float,
+    seconds: float,
+) -> JsonObject:
+    """One line of the journal for a request that is no call: a prompt got, a resource read."""
+    ended: JsonObject = {"outcome": "completed"}
+    if isinstance(outcome, ProtocolError):
+        ended = {
+            "outcome": "protocol_error",
+            "code": outcome.code,
+            "message": _told(outcome.message),
+        }
+    elif isinstance(outcome, Unfinished):
+        ended = {"outcome": "suspended", "asks": [_told(key) for key in outcome.input_requests]}
+    return {
+        "time": _rfc3339(started),
+        "scope": scope,
+        "call": id,
+        "tool": redact_text(f"mcp__{server}", _LONGEST_NAME),
+        "name": method,
+        "arguments": redact(said, _LONGEST_TEXT, _MOST_TEXT),
+        **ended,
+        "seconds": round(seconds, 6),
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcp_dispatch.model.clients import Resumed
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
@@ -80,6 +81,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumedCall:
+    """A call made again with the answers to a server's own questions: it runs on from there."""
+
+    review: Review
+    resumed: Resumed
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call as it arrived. `id` is ours; `tool_use_id` the model's own where the client sent it."""
 
@@ -91,6 +100,7 @@ class ToolCall:
     answered: Answered | None = None
     enveloped: bool = False
     """It came as the content of a `call_tool`: the client that let it through saw only that."""
+    resumed: "ResumedCall | None" = None
 
 
 @dataclass(frozen=True, slots=True)

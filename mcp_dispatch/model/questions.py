@@ -5,6 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from mcp_dispatch.model.clients import Client
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Progress
@@ -92,6 +93,11 @@ class Caller(Protocol):
 
     @property
     def progress(self) -> Progress: ...
+
+    @property
+    def client(self) -> Client:
+        """For the questions of servers."""
+        ...
 
     async def ask(self, question: Question) -> Reply: ...
 

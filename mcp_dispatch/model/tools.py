@@ -7,9 +7,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from mcp_dispatch.model.clients import Respondent, Resumed, Unfinished
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import Json, JsonObject, canonical
-from mcp_dispatch.model.outcome import ProtocolError, Suspended
+from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.results import Replacement
 
 Progress = Callable[[JsonObject], Awaitable[None]]
@@ -140,6 +141,12 @@ class CallContext:
     hides: Callable[[Path], bool] = nothing_hidden
     """Whether a rule denies reading this file (absolute): a search leaves it out."""
 
+    respondent: Respondent | None = None
+    """Who answers a server's questions while it works on the call; None where nobody can."""
+
+    resumed: Resumed | None = None
+    """The call was made again to go on from here."""
+
     decision: Decision | None = None
     """What permitted the call; known once it runs."""
 
@@ -218,7 +225,7 @@ class Tool(Protocol):
 
     async def run(
         self, arguments: JsonObject, context: CallContext
-    ) -> "ToolResult | ProtocolError | Suspended": ...
+    ) -> "ToolResult | ProtocolError | Unfinished": ...
 
 
 def definition_digest(definition: JsonObject) -> str:

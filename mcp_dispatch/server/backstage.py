@@ -1,17 +1,26 @@
 """What the face needs of the application."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_dispatch.dispatcher import Dispatcher
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.scope import Scope
+from mcp_dispatch.upstream.offered import Offered
 from mcp_dispatch.wire import sdk
 
 if TYPE_CHECKING:
     from mcp_dispatch.server.resources import LocalResources
+
+
+OFFERS_SECONDS = 10.0
+
+
+def nothing_offered() -> Offered:
+    """Where there are no servers behind us."""
+    return Offered(lambda: (), lambda _, name: name, lambda _: False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,21 @@ class Backstage:
 
     ask_timeout: float
 
+    offered: Offered = field(default_factory=nothing_offered)
+    """What the servers behind us offer beside tools, as far as they have said so."""
+
     local_resources: "LocalResources | None" = None
     """What `resources/read` answers out of ourselves."""
 
     instructions: Callable[[], str] = lambda: ""
     """What else a client should know of the tools when it connects."""
+
+    async def offers(self) -> Offered:
+        """What servers offer, once they have had a while to say so."""
+        await self.offered.known(OFFERS_SECONDS)
+        return self.offered
+
+    def provides(self, capability: str) -> bool:
+        if capability == "resources" and self.local_resources is not None:
+            return True
+        return self.offered.offers(capability)

@@ -1,7 +1,7 @@
 """`tools/call`: from the wire to a call, and from its outcome back to the wire."""
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never, cast
@@ -12,21 +12,24 @@ from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.approval.client import INPUT_KEY, LiveCaller, Request, RetryingCaller
 from mcp_dispatch.executor import Executor
-from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
+from mcp_dispatch.model.calls import Answered, Completed, Outcome, ResumedCall, ToolCall
+from mcp_dispatch.model.clients import Resumed
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
 from mcp_dispatch.model.questions import Caller
 from mcp_dispatch.model.tools import ToolsActivated
 from mcp_dispatch.model.wording import cancelled_text, error_text
 from mcp_dispatch.scope import Scope
+from mcp_dispatch.server.awaited import while_awaited
 from mcp_dispatch.server.backstage import Backstage
+from mcp_dispatch.server.clients import WireClient
 from mcp_dispatch.server.older import result_for
+from mcp_dispatch.server.passage import input_required, responses_of
 from mcp_dispatch.server.relisting import relisting_of, tell_tools_changed
 from mcp_dispatch.tools.tool_search import call_by_name
 from mcp_dispatch.wire import sdk
 
 ROOTS_SECONDS = 5.0
-REQUEST_CANCELLED = -32800
 TOOL_USE_ID = "claudecode/toolUseId"
 
 
@@ -48,7 +51,7 @@ class Calls:
         activated = scope.activated
         await self._backstage.expect(call.name)
         execute = partial(self._executor.call, call, scope, self._caller(ctx, call))
-        outcome = await _while_awaited(sdk.request_over(ctx), execute)
+        outcome = await while_awaited(sdk.request_over(ctx), execute)
         wire = await _once_listed(ctx, outcome, activated)
         return result_for(ctx.protocol_version, wire)
 
@@ -72,7 +75,11 @@ class Calls:
         )
         # A question was put about what is inside an envelope.
         call = self._backstage.dispatcher.opened(call)
-        return replace(call, answered=_answered(params, scope, call))
+        return replace(
+            call,
+            answered=_answered(params, scope, call),
+            resumed=_resumed(params, scope, call),
+        )
 
     def _caller(self, ctx: sdk.Context, call: ToolCall) -> Caller:
         token = call.meta.get("progressToken")
@@ -82,32 +89,12 @@ class Calls:
             capabilities=sdk.client_capabilities(ctx),
             progress_token=cast("str | int", token) if usable else None,
             room=self._backstage.room,
+            client=WireClient(ctx),
         )
         if sdk.is_modern(ctx):
             return RetryingCaller(request)
         knows_modes = ctx.protocol_version >= "2025-11-25"
         return LiveCaller(request, knows_modes, self._backstage.ask_timeout)
-
-
-async def _while_awaited(
-    over: anyio.Event | None, dispatch: Callable[[], Awaitable[Outcome]]
-) -> Outcome:
-    """Runs the call for as long as somebody waits for its answer."""
-    if over is None:
-        return await dispatch()
-    outcomes: list[Outcome] = []
-    async with anyio.create_task_group() as tasks:
-
-        async def leave() -> None:
-            await over.wait()
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(leave)
-        outcomes.append(await dispatch())
-        tasks.cancel_scope.cancel()
-    if not outcomes:
-        raise MCPError(REQUEST_CANCELLED, "the call was cancelled: the server is stopping")
-    return outcomes[0]
 
 
 async def _once_listed(ctx: sdk.Context, outcome: Outcome, before: Collection[str]) -> JsonObject:
@@ -131,15 +118,24 @@ def _activated(outcome: Outcome) -> frozenset[str]:
 
 def _answered(params: Mapping[str, Any], scope: Scope, call: ToolCall) -> Answered | None:
     """An answer counts only with the state we gave out for this call, and once."""
-    state, responses = params.get("requestState"), params.get("inputResponses")
+    state = params.get("requestState")
     if not isinstance(state, str):
         return None
     asked = scope.asks.take(state, call.name, call.arguments)
-    answers = cast(JsonObject, responses) if isinstance(responses, dict) else {}
-    answer = answers.get(INPUT_KEY)
+    answer = responses_of(params).get(INPUT_KEY)
     if asked is None or not isinstance(answer, dict):
         return None
     return Answered(asked, answer)
+
+
+def _resumed(params: Mapping[str, Any], scope: Scope, call: ToolCall) -> ResumedCall | None:
+    """The answers to a server's own questions, for the call that waits for them."""
+    state = params.get("requestState")
+    request: JsonObject = {"name": call.name, "arguments": call.arguments}
+    waiting = scope.rests.take(state, request) if isinstance(state, str) else None
+    if waiting is None:
+        return None
+    return ResumedCall(waiting.review, Resumed(waiting.rest, responses_of(params)))
 
 
 def _wire(outcome: Outcome) -> JsonObject:
@@ -151,11 +147,7 @@ def _wire(outcome: Outcome) -> JsonObject:
         case Cancelled():
             return _error(cancelled_text(outcome))
         case Suspended():
-            return {
-                "resultType": "input_required",
-                "inputRequests": outcome.input_requests,
-                "requestState": outcome.state,
-            }
+            return input_required(outcome.input_requests, outcome.state)
         case ProtocolError():
             raise MCPError(outcome.code, outcome.message, outcome.data)
         case _:

@@ -2,12 +2,18 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import anyio
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
@@ -15,16 +21,31 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.calls import ROOTS_SECONDS, Calls
-from mcp_dispatch.server.listing import listing, no_prompt, nothing_listed
+from mcp_dispatch.server.listing import listing
 from mcp_dispatch.server.older import definition_for
-from mcp_dispatch.server.relisting import relisting_of, tell_tools_changed
+from mcp_dispatch.server.passage import Passage
+from mcp_dispatch.server.prompts import Prompts
+from mcp_dispatch.server.relisting import relisting_of
 from mcp_dispatch.server.resources import Resources
+from mcp_dispatch.server.subscriptions import Subscriptions, notify_each
+from mcp_dispatch.upstream.relay import Notice
 from mcp_dispatch.wire import sdk
 
 logger = logging.getLogger(__name__)
 
 SERVER_NAME = "mcp-dispatch"
-NOTICE_SECONDS = 5.0
+_UP_TO_2025: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
+_LISTS: Final = {
+    "tools/list": frozenset({"tools"}),
+    "prompts/list": frozenset({"prompts"}),
+    "resources/list": frozenset({"resources"}),
+    "resources/templates/list": frozenset({"resources"}),
+}
+_EVENTS: Final = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
 
 INSTRUCTIONS = (
     "Tools of this machine behind one pipeline. Built-in tools (Read, Write, Edit, Glob, Grep, "
@@ -40,20 +61,26 @@ class Face:
     def __init__(self, backstage: Backstage) -> None:
         self._backstage = backstage
         self._bus = InMemorySubscriptionBus()
-        self._clients: set[sdk.Outbound] = set()
-        self._listed = False
+        self._subscriptions = Subscriptions(backstage, self._bus)
+        self._listed: set[str] = set()
         self._placed = anyio.Event()
         if backstage.use_roots is None:
             self._placed.set()
         self._calls = Calls(backstage, self._placed)
+        passage = Passage(backstage)
+        prompts, resources = Prompts(backstage, passage), Resources(backstage, passage)
         self._answers: dict[str, Callable[[sdk.Context], Awaitable[JsonObject]]] = {
             "tools/list": self._list,
             "tools/call": self._calls.answer,
-            "prompts/list": partial(nothing_listed, "prompts"),
-            "prompts/get": no_prompt,
-            "resources/list": partial(nothing_listed, "resources"),
-            "resources/templates/list": partial(nothing_listed, "resourceTemplates"),
-            "resources/read": Resources(backstage).read,
+            "prompts/list": prompts.listed,
+            "prompts/get": prompts.get,
+            "completion/complete": prompts.complete,
+            "resources/list": resources.listed,
+            "resources/templates/list": resources.listed_templates,
+            "resources/read": resources.read,
+            "resources/subscribe": self._subscriptions.subscribe,
+            "resources/unsubscribe": self._subscriptions.unsubscribe,
+            "logging/setLevel": self._subscriptions.set_level,
         }
         self.server = sdk.DispatchServer(
             SERVER_NAME,
@@ -62,29 +89,37 @@ class Face:
             instructions=INSTRUCTIONS,
             input_schema=backstage.input_schema,
             listen=ListenHandler(self._bus),
+            provides=backstage.provides,
             middleware=[sdk.state_boundary(SERVER_NAME), self._handle],
         )
 
-    async def tools_changed(self) -> None:
+    async def list_changed(self, what: str) -> None:
         """Tell clients of either era, in the way of their era; who never listed need not know."""
-        if not self._listed:
+        if what not in self._listed:
             return
-        await self._bus.publish(ToolsListChanged())
-        async with anyio.create_task_group() as notices:
-            for client in self._clients:
-                notices.start_soon(_notice, client)
+        await self._bus.publish(_EVENTS[what]())
+        clients = self._subscriptions.clients
+        await notify_each(clients, f"notifications/{what}/list_changed", None)
+
+    async def pass_on(self, notice: Notice) -> None:
+        """What a server behind us said unasked."""
+        await self._subscriptions.pass_on(notice)
 
     async def _handle(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.Result:
         if ctx.request_id is None:
             return await self._note(ctx, call_next)
+        if ctx.method == "subscriptions/listen":
+            async with self._subscriptions.listening(ctx):
+                return await call_next(ctx)
         if ctx.method in ("initialize", "server/discover"):
-            more = self._backstage.instructions()
-            text = f"{INSTRUCTIONS}\n{more}" if more else INSTRUCTIONS
-            return sdk.with_instructions(await call_next(ctx), text)
+            greeting = sdk.with_capabilities(self.server, ctx, await call_next(ctx))
+            return sdk.with_instructions(greeting, self._instructions())
         answer = self._answers.get(ctx.method)
-        if answer is None or not sdk.is_open(ctx):
+        gone = sdk.is_modern(ctx) and ctx.method in _UP_TO_2025
+        if answer is None or gone or not sdk.is_open(ctx):
             return await call_next(ctx)
         try:
+            self._listed |= _LISTS.get(ctx.method, frozenset())
             return sdk.complete(self.server, ctx, await answer(ctx))
         except MCPError:
             raise
@@ -92,32 +127,24 @@ class Face:
             logger.exception("request %s failed", ctx.method)
             raise MCPError(INTERNAL_ERROR, "Internal error; the server's log has it") from error
 
+    def _instructions(self) -> str:
+        """Ours and, as they stand now, those of the servers behind us."""
+        parts = (self._backstage.instructions(), self._backstage.offered.instructions())
+        return "\n".join([INSTRUCTIONS, *(part for part in parts if part)])
+
     async def _note(self, ctx: sdk.Context, call_next: sdk.CallNext) -> sdk.Result:
         if ctx.method == "notifications/initialized":
-            self._remember(ctx)
+            self._subscriptions.remember(ctx)
             await self._ask_for_roots(ctx)
         if ctx.method == "notifications/roots/list_changed":
             await self._ask_for_roots(ctx)
         return await call_next(ctx)
-
-    def _remember(self, ctx: sdk.Context) -> None:
-        """Until its connection ends, the client is told of changes."""
-        client = sdk.connection_outbound(ctx)
-        if client in self._clients:
-            return
-
-        async def forget() -> None:
-            self._clients.discard(client)
-
-        self._clients.add(client)
-        sdk.at_connection_end(ctx, forget)
 
     async def _list(self, ctx: sdk.Context) -> JsonObject:
         # Since 2026-07-28 a list must not change because of a call.
         finder = None if sdk.is_modern(ctx) else self._backstage.scope_of(ctx)
         definitions = await self._backstage.definitions(finder)
         relisting_of(ctx).listed()
-        self._listed = True
         shown: list[Json] = [definition_for(ctx.protocol_version, each) for each in definitions]
         return listing(ctx, "tools", shown)
 
@@ -134,12 +161,6 @@ class Face:
             logger.warning("the client did not tell its roots: %s", error)
         finally:
             self._placed.set()
-
-
-async def _notice(client: sdk.Outbound) -> None:
-    # One client that does not read must not keep the news from the others.
-    with anyio.move_on_after(NOTICE_SECONDS):
-        await tell_tools_changed(client)
 
 
 def _paths(roots: Json) -> list[Path]:

@@ -89,11 +89,14 @@ async def authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Sus
 async def _authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Suspended:
     judgement = _judgement(reviewed, bench)
     call = reviewed.checked.call
-    if call.answered is None and _would_ask(judgement, bench):
+    if call.answered is None and call.resumed is None and _would_ask(judgement, bench):
         judgement = await _heard(judgement, bench)
         reviewed = judgement.reviewed
     _refuse_denied(judgement, bench)
     if judgement.decision.effect is Effect.ALLOW:
+        return judgement.permitted()
+    if call.resumed is not None:
+        # It was permitted when it began; only a denial ends it now.
         return judgement.permitted()
     if call.answered is not None:
         yes = _insist(bench.approver.read(call.answered), judgement)

@@ -7,21 +7,22 @@ from dataclasses import replace
 import anyio
 
 from mcp_dispatch.model.calls import Executed, PermittedCall
+from mcp_dispatch.model.clients import Unfinished
 from mcp_dispatch.model.errors import Refused
-from mcp_dispatch.model.outcome import ProtocolError, Suspended
+from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import CallContext, Interrupt, ToolResult, error_result
 
 logger = logging.getLogger(__name__)
 
 
-Answer = ToolResult | ProtocolError | Suspended
+Answer = ToolResult | ProtocolError | Unfinished
 
 _NEVER_RAN = ProtocolError(-32603, "Internal error: the tool was not run")
 
 
 async def execute(
     permitted: PermittedCall, context: CallContext
-) -> Executed | ProtocolError | Suspended:
+) -> Executed | ProtocolError | Unfinished:
     started = time.monotonic()
     answer: Answer = _NEVER_RAN
     # A tool that blocks interrupts finishes what it began; only its answer is dropped.

@@ -7,7 +7,7 @@ from typing import Any
 from anyio import to_thread
 
 from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.model.calls import CheckedCall, ReviewedCall, Rewrite
+from mcp_dispatch.model.calls import CheckedCall, Review, ReviewedCall, Rewrite, ToolCall
 from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.policy.reading import reading
@@ -20,10 +20,8 @@ async def run_pre_hooks(
     hooks: Hooks, checked: CheckedCall, circumstances: Circumstances, rewritten: Rewritten
 ) -> ReviewedCall:
     """Hooks run once per call: a call made again with an answer keeps what they said before."""
-    answered = checked.call.answered
-    if answered:
-        review = answered.asked.review
-    else:
+    review = _said_before(checked.call)
+    if review is None:
         review = await hooks.before(checked, circumstances, beside=_classifying(checked))
     if review.rewrite is None:
         return ReviewedCall(checked, checked, review)
@@ -51,3 +49,9 @@ def _classifying(checked: CheckedCall) -> Callable[[], Coroutine[Any, Any, None]
         await to_thread.run_sync(reading, command)
 
     return classify
+
+
+def _said_before(call: ToolCall) -> Review | None:
+    if call.resumed is not None:
+        return call.resumed.review
+    return call.answered.asked.review if call.answered is not None else None

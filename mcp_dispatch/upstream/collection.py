@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.opening import Place
 from mcp_dispatch.upstream.process import child_environment
+from mcp_dispatch.upstream.relay import OnNotice, Roots, no_roots, nobody_listens
 from mcp_dispatch.upstream.server import Launch, ServerConfig
 from mcp_dispatch.upstream.supervisor import Supervisor, Timing
 
@@ -40,6 +41,11 @@ class Upstreams:
         self._timing = timing or Timing()
         self._scopes: dict[Supervisor, anyio.CancelScope] = {}
         self.on_change = on_change
+        self.on_offers_changed: Callable[[str], None] = lambda _: None
+        """Told what has changed at some server: `resources` or `prompts`."""
+
+        self.on_notice: OnNotice = nobody_listens
+        self.roots: Roots = no_roots
         self.servers = tuple(self._supervisor(config) for config in configs)
 
     async def __aenter__(self) -> Self:
@@ -98,7 +104,7 @@ class Upstreams:
         )
 
     def _supervisor(self, config: ServerConfig) -> Supervisor:
-        return Supervisor(config, self._place, self._timing, self._changed)
+        return self._connected(Supervisor(config, self._place, self._timing, self._changed))
 
     def _start(self, server: Supervisor) -> None:
         if self._tasks is not None:
@@ -126,6 +132,16 @@ class Upstreams:
                 await server.tried.wait()
             return True
         return False
+
+    def roots_changed(self) -> None:
+        for server in self.servers:
+            server.roots_changed()
+
+    def _connected(self, server: Supervisor) -> Supervisor:
+        server.on_offers_changed = lambda what: self.on_offers_changed(what)
+        server.relay.on_notice = lambda notice: self.on_notice(notice)
+        server.relay.roots = lambda: self.roots()
+        return server
 
     def _changed(self) -> None:
         if self.on_change is not None:

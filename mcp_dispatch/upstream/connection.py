@@ -7,20 +7,25 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_dispatch import __version__
+from mcp_dispatch.model.clients import NotAnswered
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
+from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
 from mcp_dispatch.upstream.listing import Listing, read_pages
 from mcp_dispatch.upstream.patience import Patience
 from mcp_dispatch.upstream.progress import ProgressQueue
+from mcp_dispatch.upstream.related import RelatedReader, related_to
+from mcp_dispatch.upstream.relay import Relay
 from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.wire.codec import Unencodable
 
@@ -36,6 +41,19 @@ _HOP_KEYS: Final = frozenset(
 )
 
 
+CARRIED: Final[JsonObject] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {},
+    "roots": {"listChanged": True},
+}
+"""What some client may be able to answer: told to a server that all clients share."""
+
+_QUESTIONS: Final = frozenset({"input_required"})
+_LIST_CHANGED: Final = {
+    f"notifications/{what}/list_changed": what for what in ("tools", "resources", "prompts")
+}
+
+
 class Connection:
     """Speaks MCP over a `Transport` as a client, in whichever era the server knows.
 
@@ -43,16 +61,33 @@ class Connection:
     be reached; every request then open, or made later, raises `ConnectionLost`.
     """
 
-    def __init__(self, transport: Transport, on_tools_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        on_list_changed: Callable[[str], None],
+        relay: Relay | None = None,
+        *,
+        declared: JsonObject | None = None,
+        modern_first: bool = False,
+    ) -> None:
+        """`on_list_changed` is told what has changed: `tools`, `resources` or `prompts`.
+        `declared` is what we can answer, on behalf of whichever client."""
         self._transport = transport
-        self._dispatcher = JSONRPCDispatcher(transport.reader, transport.writer)
-        self._on_tools_changed = on_tools_changed
-        self._stamp: JsonObject = {}
+        self._reader = RelatedReader(transport.reader)
+        self._dispatcher = JSONRPCDispatcher(self._reader, transport.writer)
+        self._on_list_changed = on_list_changed
+        self._relay = relay or Relay("server")
+        self._declared = CARRIED if declared is None else declared
+        self._modern_first = modern_first
         self._last_id = 0
-        self._last_token = 0
         self._progress: dict[int, ProgressQueue] = {}
         self._patience: dict[int, Patience] = {}
+        self.on_acknowledged: Callable[[], None] = lambda: None
+        """Told when a `subscriptions/listen` of ours has taken effect."""
+
         self.version = ""
+        self.capabilities: JsonObject = {}
+        self.instructions = ""
 
     @property
     def over(self) -> anyio.Event:
@@ -64,6 +99,7 @@ class Connection:
         """Read and write until the server goes away."""
         async with anyio.create_task_group() as carrying:
             await carrying.start(self._transport.run)
+            carrying.start_soon(self._relay.deliver)
             try:
                 await self._dispatcher.run(
                     self._answer, _ignore, self._observe, task_status=task_status
@@ -72,18 +108,27 @@ class Connection:
                 self._transport.over.set()
                 carrying.cancel_scope.cancel()
 
+    @property
+    def modern(self) -> bool:
+        return self.version == MODERN_VERSION
+
     async def handshake(self, timeout: float) -> None:
         """Agree on a version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
+            if self._modern_first and await self._is_modern():
+                return
             try:
                 await self._initialize()
             except MCPError as refusal:
-                await self._discover(refusal)
+                if not await self._is_modern():
+                    raise HandshakeFailed(
+                        f"refused 'initialize': {_in_words(refusal)}"
+                    ) from refusal
 
     async def _initialize(self) -> None:
         params: JsonObject = {
             "protocolVersion": HANDSHAKE_VERSION,
-            "capabilities": {},
+            "capabilities": self._declared,
             "clientInfo": CLIENT,
         }
         answer = await self._request("initialize", params, cancellable=False)
@@ -93,40 +138,46 @@ class Connection:
                 f"speaks protocol version {str(version)[:40]!r}, which is none of "
                 f"{', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
             )
-        self._agree(version)
+        self._agree(version, answer)
         await self._dispatcher.notify("notifications/initialized", None)
 
-    async def _discover(self, refusal: MCPError) -> None:
-        """A server that knows no `initialize` may be one of the era without a handshake."""
-        self._stamp = {
-            f"{_PREFIX}protocolVersion": MODERN_VERSION,
-            f"{_PREFIX}clientInfo": CLIENT,
-            f"{_PREFIX}clientCapabilities": {},
-        }
+    async def _is_modern(self) -> bool:
+        """Whether it is a server of the era without a handshake. Raises `HandshakeFailed`."""
         try:
-            answer = await self._request("server/discover", {})
+            answer = await self._request("server/discover", self._stamped({}, None))
         except MCPError:
-            raise HandshakeFailed(f"refused 'initialize': {_in_words(refusal)}") from refusal
+            return False
         versions = answer.get("supportedVersions")
         if not isinstance(versions, list) or MODERN_VERSION not in versions:
             raise HandshakeFailed(
                 f"speaks protocol versions {str(versions)[:80]}, which do not include {MODERN_VERSION}"
             )
-        self._agree(MODERN_VERSION)
+        self._agree(MODERN_VERSION, answer)
+        return True
 
-    def _agree(self, version: str) -> None:
+    def _agree(self, version: str, answer: JsonObject) -> None:
         self.version = version
+        capabilities, instructions = answer.get("capabilities"), answer.get("instructions")
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.instructions = instructions if isinstance(instructions, str) else ""
         self._transport.agreed(version)
 
     async def list_tools(self, timeout: float) -> Listing:
         """All pages. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
+        return await self.list_all("tools/list", "tools", timeout)
+
+    async def list_all(self, method: str, key: str, timeout: float) -> Listing:
+        """All pages of any list. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
             try:
-                return await read_pages(lambda params: self._request("tools/list", params))
+                return await read_pages(lambda params: self._ask(method, params), key, method)
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return Listing()
-                raise HandshakeFailed(f"refused 'tools/list': {_in_words(error)}") from error
+                raise HandshakeFailed(f"refused {method!r}: {_in_words(error)}") from error
+
+    async def notify(self, method: str, params: JsonObject | None = None) -> None:
+        await self._dispatcher.notify(method, self._stamped(params or {}, None) or None)
 
     async def call(
         self,
@@ -145,25 +196,47 @@ class Connection:
         without progress, tells the server to stop.
         Raises `ConnectionLost`, `RequestLost`, `NotTaken`.
         """
-        kept = {key: value for key, value in meta.items() if key not in _HOP_KEYS}
-        request = _Call(name, arguments, kept, Patience(timeout, idle))
-        if progress is None and idle == math.inf:
-            return await self._send(request)
-        self._last_token += 1
-        token = self._last_token
-        self._patience[token] = request.patience
+        params: JsonObject = {"name": name, "arguments": arguments}
+        return await self.request(
+            "tools/call", params, meta=meta, progress=progress, timeout=timeout, idle=idle
+        )
+
+    async def request(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        timeout: float,
+        idle: float = math.inf,
+        meta: JsonObject | None = None,
+        progress: Progress | None = None,
+        errand: Errand | None = None,
+    ) -> JsonObject | ProtocolError:
+        """As `call`, for any method. What the server asks meanwhile belongs to the errand."""
+        patience = Patience(timeout, idle)
+        request = _Request(self._next_id(), method, params, _kept(meta or {}), patience, errand)
+        if progress is not None or idle < math.inf:
+            request = request.with_token()
+        self._patience[request.id] = patience
         try:
-            if progress is None:
-                return await self._send(request.with_token(token))
-            return await self._send_with_progress(request.with_token(token), token, progress)
+            if errand is None:
+                return await self._send_with_progress(request, progress)
+            errand.clock = patience
+            with self._relay.works_on(request.id, errand):
+                answer = await self._send_with_progress(request, progress)
+                await self._relay.drain()
         finally:
-            del self._patience[token]
+            del self._patience[request.id]
+        if not self.modern and isinstance(answer, dict) and answer.get("resultType") in _QUESTIONS:
+            return ProtocolError(INTERNAL_ERROR, "asks in the way of another protocol version")
+        return answer
 
     async def _send_with_progress(
-        self, request: "_Call", token: int, progress: Progress
+        self, request: "_Request", progress: Progress | None
     ) -> JsonObject | ProtocolError:
-        queue = ProgressQueue(progress)
-        self._progress[token] = queue
+        if progress is None:
+            return await self._send(request)
+        queue = self._progress[request.id] = ProgressQueue(progress)
         failure: UpstreamError | TimeoutError | None = None
         answer: JsonObject | ProtocolError = {}
         async with anyio.create_task_group() as beside:
@@ -173,36 +246,32 @@ class Connection:
             except (UpstreamError, TimeoutError) as error:
                 failure = error  # raised below, as a task group would wrap it
             finally:
-                del self._progress[token]
+                del self._progress[request.id]
                 queue.finish()
         if failure is not None:
             raise failure
         return answer
 
-    async def _send(self, request: "_Call") -> JsonObject | ProtocolError:
+    async def _send(self, request: "_Request") -> JsonObject | ProtocolError:
+        params = self._stamped(request.full_params(), request.errand)
         try:
             with request.patience.applied():
-                return await self._request("tools/call", request.params())
+                return await self._request(request.method, params, id=request.id)
         except MCPError as error:
             return ProtocolError(error.code, error.message, error.data)
         except Unencodable as error:
             return ProtocolError(INVALID_PARAMS, f"the arguments cannot be sent: {error}")
 
+    async def _ask(self, method: str, params: JsonObject) -> JsonObject:
+        return await self._request(method, self._stamped(params, None))
+
     async def _request(
-        self,
-        method: str,
-        params: JsonObject,
-        *,
-        cancellable: bool = True,
-        headers: dict[str, str] | None = None,
+        self, method: str, params: JsonObject, *, cancellable: bool = True, id: int | None = None
     ) -> JsonObject:
-        self._last_id += 1
-        id = self._last_id
+        id = id or self._next_id()
         options: CallOptions = {"cancel_on_abandon": cancellable, "request_id": id}
-        if headers:
-            options["headers"] = headers
         try:
-            return await self._dispatcher.send_raw_request(method, self._stamped(params), options)
+            return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
             loss = self._transport.loss(id)
             if loss is not None:
@@ -211,21 +280,42 @@ class Connection:
                 raise ConnectionLost(f"went away before it answered {method!r}") from error
             raise
 
-    def _stamped(self, params: JsonObject) -> JsonObject:
-        if not self._stamp:
-            return params
-        meta = params.get("_meta")
-        return {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), **self._stamp}}
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
 
-    async def _answer(self, _: object, method: str, __: Mapping[str, Any] | None) -> JsonObject:
-        if method == "ping":
-            return {}
-        raise MCPError(METHOD_NOT_FOUND, f"mcp-dispatch does not answer {method!r} from a server")
+    def _stamped(self, params: JsonObject, errand: Errand | None) -> JsonObject:
+        """Since 2026-07-28 every request says what its own client can answer."""
+        if self.version and not self.modern:
+            return params
+        client = errand.respondent.client if errand is not None else None
+        stamp: JsonObject = {
+            f"{_PREFIX}protocolVersion": MODERN_VERSION,
+            f"{_PREFIX}clientInfo": CLIENT,
+            f"{_PREFIX}clientCapabilities": carried(client.capabilities) if client else {},
+        }
+        if client is not None and client.log_level is not None:
+            stamp[f"{_PREFIX}logLevel"] = client.log_level
+        meta = params.get("_meta")
+        return {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), **stamp}}
+
+    async def _answer(
+        self,
+        context: DispatchContext[TransportContext],
+        method: str,
+        params: Mapping[str, Any] | None,
+    ) -> JsonObject:
+        related = related_to(getattr(context, "message_metadata", None))
+        try:
+            return await self._relay.answer(method, dict(params or {}), related)
+        except NotAnswered as refusal:
+            raise MCPError(refusal.code, refusal.message, refusal.data) from refusal
 
     def _observe(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Notifications in the order of arrival, before the next message is looked at."""
-        if method == "notifications/tools/list_changed":
-            self._on_tools_changed()
+        changed = _LIST_CHANGED.get(method)
+        if changed is not None:
+            self._on_list_changed(changed)
         elif method == "notifications/progress" and params is not None:
             token = params.get("progressToken")
             if type(token) is not int:
@@ -235,22 +325,39 @@ class Connection:
                 patience.heard()
             if queue is not None:
                 queue.put({key: value for key, value in params.items() if key != "progressToken"})
+        elif method == "notifications/subscriptions/acknowledged":
+            self.on_acknowledged()
+        else:
+            self._relay.hear(method, dict(params or {}), self._reader.related)
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    name: str
-    arguments: JsonObject
+class _Request:
+    """The id is the progress token too."""
+
+    id: int
+    method: str
+    params: JsonObject
     meta: JsonObject
     patience: Patience
+    errand: Errand | None
 
-    def with_token(self, token: int) -> "_Call":
-        return replace(self, meta={**self.meta, "progressToken": token})
+    def with_token(self) -> "_Request":
+        return replace(self, meta={**self.meta, "progressToken": self.id})
 
-    def params(self) -> JsonObject:
-        params: JsonObject = {"name": self.name, "arguments": self.arguments}
-        return {**params, "_meta": self.meta} if self.meta else params
+    def full_params(self) -> JsonObject:
+        return {**self.params, "_meta": self.meta} if self.meta else self.params
+
+
+def carried(capabilities: JsonObject) -> JsonObject:
+    """What a client can answer, through us. The workspace we know ourselves."""
+    passed = {key: capabilities[key] for key in ("elicitation", "sampling") if key in capabilities}
+    return {**passed, "roots": {}}
+
+
+def _kept(meta: JsonObject) -> JsonObject:
+    return {key: value for key, value in meta.items() if key not in _HOP_KEYS}
 
 
 async def _ignore(_: object, __: str, ___: Mapping[str, Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""`tools/list` page by page, with an end to a server that has none."""
+"""A list page by page, with an end to a server that has none."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,19 +18,23 @@ class Listing:
     problem: str | None = None
 
 
-async def read_pages(page: Callable[[JsonObject], Awaitable[JsonObject]]) -> Listing:
-    """Ask for page after page. What came before a fault is kept."""
+async def read_pages(
+    page: Callable[[JsonObject], Awaitable[JsonObject]],
+    key: str = "tools",
+    method: str = "tools/list",
+) -> Listing:
+    """Ask for page after page. What came before a fault is kept. `key` is where entries stand."""
     tools: list[Json] = []
     seen: set[str] = set()
     params: JsonObject = {}
     for _ in range(MOST_PAGES):
         answer = await page(params)
-        listed = answer.get("tools")
+        listed = answer.get(key)
         if not isinstance(listed, list):
-            return _listing(tools, "answered 'tools/list' without a list of tools")
+            return _listing(tools, f"answered {method!r} without a list of {key}")
         tools += listed
         if len(tools) > MOST_TOOLS:
-            return _listing(tools[:MOST_TOOLS], f"lists more than {MOST_TOOLS} tools")
+            return _listing(tools[:MOST_TOOLS], f"lists more than {MOST_TOOLS} {key}")
         cursor = answer.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
             return _listing(tools, None)
@@ -38,7 +42,7 @@ async def read_pages(page: Callable[[JsonObject], Awaitable[JsonObject]]) -> Lis
             return _listing(tools, f"gave the page cursor {cursor[:80]!r} twice")
         seen.add(cursor)
         params = {"cursor": cursor}
-    return _listing(tools, f"lists its tools on more than {MOST_PAGES} pages")
+    return _listing(tools, f"lists its {key} on more than {MOST_PAGES} pages")
 
 
 def _listing(tools: list[Json], problem: str | None) -> Listing:

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
 import anyio
 
+from mcp_dispatch.model.clients import Respondent, Unfinished
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
@@ -15,6 +16,7 @@ from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.circuit import Circuit, Tolerance
 from mcp_dispatch.upstream.connection import Connection
+from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import (
     CallFailed,
     ConnectionLost,
@@ -26,7 +28,10 @@ from mcp_dispatch.upstream.listing import Listing
 from mcp_dispatch.upstream.open_calls import OpenCalls
 from mcp_dispatch.upstream.opening import Place, opened
 from mcp_dispatch.upstream.patience import Silence
+from mcp_dispatch.upstream.relay import Relay
+from mcp_dispatch.upstream.rounds import drive
 from mcp_dispatch.upstream.server import ServerConfig
+from mcp_dispatch.upstream.shelf import Shelf
 from mcp_dispatch.upstream.stderr_log import StderrLog
 from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.upstream.validators import Validators
@@ -61,6 +66,18 @@ class Timing:
     clock: Callable[[], float] = anyio.current_time
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request to a server; `what` is asked for, in words for the model."""
+
+    method: str
+    params: JsonObject
+    what: str
+    meta: JsonObject | None = None
+    progress: Progress | None = None
+    errand: Errand | None = None
+
+
 class _Life:
     """One connection, from the start of its transport. `end` is final once `ended` is set."""
 
@@ -90,6 +107,10 @@ class Supervisor:
         self._timing = timing
         self._on_change = on_change
         self._log = StderrLog(place.logs, config.name)
+        self.relay = Relay(config.name)
+        self.shelf = Shelf(config.name, self._offers_changed)
+        self.on_offers_changed: Callable[[str], None] = lambda _: None
+        """Told what has changed: `resources` or `prompts`."""
         self._life: _Life | None = None
         self._ready_at: float | None = None
         self._circuit = Circuit(timing.tolerance, timing.clock)
@@ -103,6 +124,10 @@ class Supervisor:
     def name(self) -> str:
         return self.config.name
 
+    @property
+    def alive(self) -> bool:
+        return self._life is not None
+
     # -- calls
 
     async def call(
@@ -115,64 +140,58 @@ class Supervisor:
         alone: bool = False,
     ) -> JsonObject | ProtocolError:
         """What the server answered. Carried out at most once. Raises `CallFailed`."""
+        params: JsonObject = {"name": tool, "arguments": arguments}
         async with self.calls.one(alone=alone):
-            return await self._call(tool, arguments, meta, progress)
+            return await self.request(Asked("tools/call", params, tool, meta, progress))
 
-    async def _call(
-        self, tool: str, arguments: JsonObject, meta: JsonObject, progress: Progress | None
-    ) -> JsonObject | ProtocolError:
+    async def request(self, request: Asked) -> JsonObject | ProtocolError:
+        """As `call`, for any method."""
         life = await self._alive()
         try:
-            return await self._send(life, tool, arguments, meta, progress)
+            return await self._send(life, request)
         except NotTaken as error:
             if not await self._has_ended(life):
                 raise self._not_taken(error) from error
         life = await self._alive()
         try:
-            return await self._send(life, tool, arguments, meta, progress)
+            return await self._send(life, request)
         except NotTaken as error:
             raise self._not_taken(error) from error
 
-    async def _send(
-        self,
-        life: _Life,
-        tool: str,
-        arguments: JsonObject,
-        meta: JsonObject,
-        progress: Progress | None,
-    ) -> JsonObject | ProtocolError:
-        """Raises `CallFailed`, and `NotTaken` where the call may be sent once more."""
+    async def _send(self, life: _Life, request: Asked) -> JsonObject | ProtocolError:
+        """Raises `CallFailed`, and `NotTaken` where the request may be sent once more."""
+        what = request.what
         try:
-            return await life.connection.call(
-                tool,
-                arguments,
-                meta=meta,
-                progress=progress,
+            return await life.connection.request(
+                *(request.method, request.params),
+                meta=request.meta,
+                progress=request.progress,
+                errand=request.errand,
                 timeout=self.config.timeout,
                 idle=self.config.idle_timeout,
             )
         except Silence as error:
             raise CallFailed(
-                f"The server {self.name!r} reported no progress of {tool!r} for "
+                f"The server {self.name!r} reported no progress of {what!r} for "
                 f"{self.config.idle_timeout:g} s and was told to stop; the call may have taken "
                 'effect. A longer "idleTimeout" (in milliseconds) can be set in its entry under '
                 '"mcpServers".'
             ) from error
         except TimeoutError as error:
             raise CallFailed(
-                f"The server {self.name!r} did not answer {tool!r} within "
+                f"The server {self.name!r} did not answer {what!r} within "
                 f"{self.config.timeout:g} s and was told to stop; the call may have taken effect. "
                 'A longer "timeout" (in milliseconds) can be set in its entry under "mcpServers".'
             ) from error
         except ConnectionLost as error:
             await self._has_ended(life)
             raise CallFailed(
-                f"The server {self.name!r} {life.end} while it ran {tool!r}. {self._prospect()} "
+                f"The server {self.name!r} {life.end} while it ran {what!r}. {self._prospect()} "
                 f"{_NOT_REPEATED}"
             ) from error
         except RequestLost as error:
             raise CallFailed(
-                f"The server {self.name!r} {error} while it ran {tool!r}. {_NOT_REPEATED}"
+                f"The server {self.name!r} {error} while it ran {what!r}. {_NOT_REPEATED}"
             ) from error
 
     async def _has_ended(self, life: _Life) -> bool:
@@ -187,6 +206,32 @@ class Supervisor:
 
     def _not_taken(self, error: NotTaken) -> CallFailed:
         return CallFailed(f"The server {self.name!r} {error}. Nothing was run.")
+
+    async def carry(
+        self, request: Asked, respondent: Respondent, *, alone: bool = False
+    ) -> JsonObject | ProtocolError | Unfinished:
+        """As `request`, with somebody to answer the questions that the server has meanwhile."""
+        errand = Errand(respondent, request.progress)
+        told = errand.tell if request.progress is not None else None
+        asked = replace(request, progress=told, errand=errand)
+
+        async def send(params: JsonObject) -> JsonObject | ProtocolError:
+            return await self.request(replace(asked, params=params))
+
+        async def work(errand: Errand) -> JsonObject | ProtocolError:
+            async with self.calls.one(alone=alone):
+                return await drive(send, request.params, errand, self.name, self.relay.roots)
+
+        return await errand.carry(work, self._place.children.beside)
+
+    def roots_changed(self) -> None:
+        """The directories that the server may know of are others now."""
+        self._place.children.beside(self._tell_of_roots)
+
+    async def _tell_of_roots(self) -> None:
+        life = self._life
+        if life is not None and not life.connection.modern:
+            await life.connection.notify("notifications/roots/list_changed")
 
     async def _alive(self) -> _Life:
         """Waits for this server only; a call to a server that is down has it tried at once, unless
@@ -258,11 +303,12 @@ class Supervisor:
             return f"failed unexpectedly: {type(error).__name__}: {error}"
 
     async def _speak(self, transport: Transport) -> str:
-        life = _Life(Connection(transport, self._tools_changed))
+        life = _Life(Connection(transport, self._list_changed, self.relay))
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(life.connection.run)
                 tasks.start_soon(self._keep_listed, life)
+                tasks.start_soon(self._keep_offers, life)
                 life.end = await self._serve(life) or await transport.end(self._timing.exit)
                 tasks.cancel_scope.cancel()
         finally:
@@ -295,6 +341,10 @@ class Supervisor:
             await self._list_again(life.connection)
             # A server may announce a change whenever it is asked for its list.
             await self._timing.pause(self._timing.relist)
+
+    async def _keep_offers(self, life: _Life) -> None:
+        await life.ready.wait()
+        await self.shelf.keep(life.connection)
 
     async def _list_again(self, connection: Connection) -> None:
         try:
@@ -357,8 +407,14 @@ class Supervisor:
     def _lived(self) -> float:
         return 0.0 if self._ready_at is None else self._timing.clock() - self._ready_at
 
-    def _tools_changed(self) -> None:
-        self._relist.set()
+    def _list_changed(self, what: str) -> None:
+        if what == "tools":
+            self._relist.set()
+        else:
+            self.shelf.changed(what)
+
+    def _offers_changed(self, what: str) -> None:
+        self.on_offers_changed(what)
 
     def _heard_noise(self, kind: str, head: bytes) -> None:
         self.noise += 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
+from mcp_dispatch.model.clients import NoClient, Respondent, Unfinished
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import rule_name
 from mcp_dispatch.model.outcome import ProtocolError
@@ -20,10 +21,11 @@ from mcp_dispatch.model.tools import (
     no_progress,
 )
 from mcp_dispatch.results.contract import told_as_text
+from mcp_dispatch.upstream.errand import resume
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.output import Advertised
 from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
-from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.supervisor import Asked, Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -79,24 +81,29 @@ class UpstreamTool:
         """Only the server knows what its arguments mean."""
         return Checked(arguments)
 
-    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult | ProtocolError:
-        progress = None if context.progress is no_progress else context.progress
+    async def run(
+        self, arguments: JsonObject, context: CallContext
+    ) -> ToolResult | ProtocolError | Unfinished:
         try:
-            answer = await self.supervisor.call(
-                self.tool, arguments, meta=context.meta, progress=progress, alone=self.alone
-            )
+            answer = await self._answer(arguments, context)
         except CallFailed as error:
             return _failure(str(error))
-        if isinstance(answer, ProtocolError):
-            if answer.code in _PERHAPS_GONE:
-                self.supervisor.look_again()
+        if isinstance(answer, ProtocolError) and answer.code in _PERHAPS_GONE:
+            self.supervisor.look_again()
+        if isinstance(answer, ProtocolError | Unfinished):
             return answer
-        if answer.get("resultType") == "input_required":
-            return _failure(
-                f"The server {self.server!r} wants to ask something before it runs "
-                f"{self.tool!r}, which is not supported yet; the call was given up."
-            )
         return ToolResult(told_as_text(answer) if self.untyped else answer, answer, foreign=True)
+
+    async def _answer(
+        self, arguments: JsonObject, context: CallContext
+    ) -> JsonObject | ProtocolError | Unfinished:
+        progress = None if context.progress is no_progress else context.progress
+        respondent = context.respondent or Respondent(context.scope.id, NoClient())
+        if context.resumed is not None:
+            return await resume(context.resumed, respondent, progress)
+        params: JsonObject = {"name": self.tool, "arguments": arguments}
+        asked = Asked("tools/call", params, self.tool, context.meta, progress)
+        return await self.supervisor.carry(asked, respondent, alone=self.alone)
 
 
 def upstream_tools(

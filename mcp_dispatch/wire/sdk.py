@@ -21,6 +21,7 @@ from mcp_types import (
     DiscoverResult,
     InitializeResult,
     RequestParams,
+    ServerCapabilities,
     SubscriptionsListenRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -55,6 +56,7 @@ __all__ = [
     "send_progress",
     "serve",
     "state_boundary",
+    "with_capabilities",
     "with_instructions",
 ]
 
@@ -88,12 +90,14 @@ class DispatchServer(Server[Any]):
         instructions: str | None = None,
         listen: ListenHandler | None = None,
         input_schema: Callable[[str], JsonObject | None] | None = None,
+        provides: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Without `input_schema`, which finds a tool's schema by its name, the SDK lists all tools
         for every call over HTTP, to compare its headers."""
         super().__init__(
             name, version=version, instructions=instructions, get_tool_input_schema=input_schema
         )
+        self._provides = provides
         # The SDK puts a middleware of its own, for OpenTelemetry, into this list.
         self.middleware[:] = middleware
         for method in answers:
@@ -102,6 +106,24 @@ class DispatchServer(Server[Any]):
             self.add_request_handler(
                 "subscriptions/listen", SubscriptionsListenRequestParams, listen
             )
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> ServerCapabilities:
+        """What can be answered and is offered by somebody."""
+        every = super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+        names = ("prompts", "resources", "logging", "completions")
+        return every.model_copy(update={name: None for name in names if not self._provides(name)})
 
     def create_initialization_options(
         self,
@@ -225,6 +247,17 @@ def complete(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonOb
     meta = given if isinstance(given, dict) else {}
     stamp: JsonObject = {SERVER_INFO_META_KEY: server.server_info_stamp}
     return {"resultType": "complete", **result, "_meta": {**stamp, **meta}}
+
+
+def with_capabilities(server: DispatchServer, ctx: Context, greeting: Result) -> Result:
+    """The answer to `initialize` or `server/discover`, with what is offered by now."""
+    version = ctx.protocol_version if is_modern(ctx) else None
+    legacy = server.create_initialization_options().capabilities
+    now = legacy if version is None else server.get_capabilities(protocol_version=version)
+    if isinstance(greeting, InitializeResult | DiscoverResult):
+        return greeting.model_copy(update={"capabilities": now})
+    wire = now.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return {**greeting, "capabilities": wire} if isinstance(greeting, dict) else greeting
 
 
 def _asgi_scope(ctx: Context) -> Mapping[str, Any]:

@@ -129,7 +129,7 @@ async def connection_to(
     ):
         session = Session()
         session.transport = StdioTransport(process, session.heard, line_limit=line_limit)
-        session.connection = Connection(session.transport, session.changed)
+        session.connection = Connection(session.transport, lambda _: session.changed())
         await tasks.start(session.connection.run)
         yield session
         tasks.cancel_scope.cancel()
