@@ -28,6 +28,7 @@ from typing import cast
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.listed_tokens import TOOLS, listed_tokens
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
 from mcp_dispatch.search.lexicon import Heard, Lexicon
@@ -188,7 +189,9 @@ def main() -> None:
         _add(table, label, evaluate(asked, rank(corpus, asked)), measure(corpus, asked))
     for label, quality in () if quick else cross_validate(small, full, asked):
         _add(table, label, quality, None)
-    Console(width=120).print(table)
+    console = Console(width=120)
+    console.print(table)
+    console.print(_tokens_table(listed_tokens(folder / "tools.jsonl")))
 
 
 def _candidates() -> list[Weights]:
@@ -247,6 +250,13 @@ def _table() -> Table:
     table = Table("corpus")
     for heading in (*(f"R@{depth}" for depth in DEPTHS), "MRR", "index", "p50", "p99", "memory"):
         table.add_column(heading, justify="right")
+    return table
+
+
+def _tokens_table(tokens: dict[str, int]) -> Table:
+    table = Table(f"tools/list with {TOOLS} upstream tools", "estimated tokens", "saved")
+    for mode, count in tokens.items():
+        table.add_row(mode, f"{count:,}", f"{1 - count / tokens['never']:.1%}")
     return table
 
 

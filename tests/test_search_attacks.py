@@ -6,6 +6,7 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
+from mcp_dispatch.search.nothing import remarks
 from mcp_dispatch.search.vocabulary import VOCABULARY
 
 SUBJECTS = {
@@ -86,3 +87,25 @@ def test_a_huge_query_costs_little(query: str) -> None:
     index.search(query, 5)
 
     assert time.process_time() - start < 0.25
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select:" + ",".join(f"nothing_like_this_{n}" for n in range(100_000)),
+        "select:" + "x" * 1_000_000,
+        " ".join(f"zzqq{n}" for n in range(100_000)),
+        "+" + " +".join(f"zzqq{n}" for n in range(100_000)),
+        "mcp__" + "(a+)+$" * 100_000,
+    ],
+)
+def test_to_say_why_nothing_was_found_stays_cheap(query: str) -> None:
+    entries = [Entry(f"get_some_thing_{n}", f"s{n % 50}", "Get it") for n in range(5_000)]
+    index = ToolIndex(entries)
+
+    started = time.process_time()
+    said = remarks(index, query, found=False)
+
+    assert time.process_time() - started < 1.0
+    assert 1 <= len(said) <= 5
+    assert sum(map(len, said)) < 2_000

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import tool_search as benchmark
+from benchmarks.listed_tokens import listed_tokens
 from mcp_dispatch.search.index import ToolIndex
 
 
@@ -44,6 +45,12 @@ def test_five_thousand_tools_are_indexed_in_a_second_and_searched_in_five_millis
     assert len(full.entries) > 5_000
     assert building < 1.0
     assert statistics.median(waits) < 0.005
+
+
+def test_four_hundred_tools_cost_a_twentieth_when_they_are_deferred(cases: Path) -> None:
+    tokens = listed_tokens(cases / "tools.jsonl")
+
+    assert tokens["auto"] <= 0.05 * tokens["never"]
 
 
 def cpu_seconds_to_index(corpus: benchmark.Corpus) -> float:

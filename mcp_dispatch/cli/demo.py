@@ -24,7 +24,7 @@ SHOWN_LINES = 10
 NOTES = "# Shopping\n\n- tea\n- milk\n- bread\n"
 SETTINGS: dict[str, Any] = {
     "permissions": {
-        "allow": ["Edit(./**)", "mcp__demo"],
+        "allow": ["Edit(./**)", "mcp__demo", "mcp__shelf"],
         "deny": ["Read(./.env)"],
     },
     "hooks": {
@@ -92,7 +92,8 @@ def _prepare(place: Path) -> list[str]:
     settings, servers = place / "settings.json", place / "servers.json"
     settings.write_text(json.dumps(SETTINGS, indent=2), encoding="utf-8")
     upstream = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo_upstream"]}
-    servers.write_text(json.dumps({"mcpServers": {"demo": upstream}}, indent=2), encoding="utf-8")
+    both = {"demo": upstream, "shelf": {**upstream, "alwaysLoad": False}}
+    servers.write_text(json.dumps({"mcpServers": both}, indent=2), encoding="utf-8")
     return _arguments(place)
 
 
@@ -147,7 +148,7 @@ class _Stage:
     def __post_init__(self) -> None:
         object.__setattr__(self, "workspace", self.place / "workspace")
 
-    async def call(self, name: str, **arguments: Any) -> None:
+    async def call(self, name: str, /, **arguments: Any) -> None:
         print(_wrapped(f"→ {name} {json.dumps(arguments)}", "   "))
         show(await self.client.call_tool(name, arguments))
 
@@ -211,6 +212,12 @@ async def an_upstream_call(stage: _Stage) -> None:
 
     print('   → demo__count_slowly {"to": 3}')
     show(await stage.client.call_tool("demo__count_slowly", {"to": 3}, progress_callback=progress))
+
+
+async def a_deferred_tool(stage: _Stage) -> None:
+    """A tool that is not listed, since there may be hundreds: found, then called"""
+    await stage.call("tool_search", query="mcp__shelf how to roll dice", max_results=1)
+    await stage.call("call_tool", name="shelf__roll_dice", arguments={"count": 2})
 
 
 async def side_by_side(stage: _Stage) -> None:
@@ -292,6 +299,7 @@ STEPS: tuple[Callable[[_Stage], Awaitable[None]], ...] = (
     a_search,
     an_ask,
     an_upstream_call,
+    a_deferred_tool,
     side_by_side,
     over_http,
     the_journal,
