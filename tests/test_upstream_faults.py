@@ -1,10 +1,12 @@
 """Servers that fail again and again, hang, or shout: what calls are told, and what never happens."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from mcp_dispatch.model.json import JsonObject
@@ -159,6 +161,69 @@ async def test_progress_keeps_a_call_going_but_not_past_its_time(tmp_path: Path)
         message = await failure(server, "progress_forever")
 
     assert message.startswith("The server 'raw' did not answer 'progress_forever' within 1 s")
+
+
+async def test_a_server_that_stops_reading_blocks_its_own_calls_only(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    async with upstreams(tmp_path, raw_server("stalled"), raw_server("good")) as every:
+        stalled, good = every.servers
+        await reached(good, State.READY)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: call(stalled, "stall", fifo=str(fifo)))
+            tasks.start_soon(lambda: call(stalled, "echo", text="x" * 20_000_000))
+            await anyio.wait_all_tasks_blocked()
+
+            assert await call(good, "vendor") == VENDOR_RESULT
+            await anyio.to_thread.run_sync(fifo.write_bytes, b"go on")
+
+
+async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
+    tmp_path: Path,
+) -> None:
+    """Nobody gets an answer to another's call, and no call reaches a server twice."""
+    logs = [tmp_path / f"log{number}" for number in range(4)]
+    configs = [raw_server(f"s{at}", "--log", str(log)) for at, log in enumerate(logs)]
+    outcomes: dict[str, list[str]] = {}
+
+    async with (
+        web_upstream() as web,
+        upstreams(
+            tmp_path, *configs, web.config(), timing=Timing(pause=no_pause, tolerance=Tolerance(99))
+        ) as every,
+    ):
+        for server in every.servers:
+            await reached(server, State.READY)
+
+        async def echo(server: Supervisor, nonce: str) -> None:
+            heard = outcomes.setdefault(nonce, [])
+            try:
+                answer = await server.call("echo", {"text": nonce}, meta={}, progress=None)
+                heard.append("mine" if f"'{nonce}'" in str(answer) else f"another's: {answer}")
+            except CallFailed:
+                heard.append("failed")
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(1000):
+                server = every.servers[number % 5]
+                tasks.start_soon(echo, server, f"n{number}")
+                if number % 100 == 50:
+                    await anyio.wait_all_tasks_blocked()
+                    with suppress(ProcessLookupError):  # it may be between two lives
+                        os.kill(starts(logs[number // 100 % 4])[-1], 9)
+                if number % 100 == 75:
+                    with anyio.move_on_after(0.001):
+                        await echo(server, f"cancelled{number}")
+
+    finished = {nonce: heard for nonce, heard in outcomes.items() if nonce.startswith("n")}
+    assert len(finished) == 1000
+    assert {len(heard) for heard in finished.values()} == {1}
+    assert {heard[0] for heard in finished.values()} <= {"mine", "failed"}
+    sent = [each["arguments"]["text"] for log in logs for each in received(log, "tools/call")]
+    sent += [each.message["params"]["arguments"]["text"] for each in web.of("tools/call")]
+    assert len(sent) == len(set(sent))
+    assert sum(heard == ["mine"] for heard in finished.values()) > 500
 
 
 async def test_twenty_servers_of_which_five_are_broken_and_nothing_runs_twice(

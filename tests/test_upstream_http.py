@@ -92,6 +92,33 @@ async def test_a_server_without_a_handshake_gets_its_headers_with_every_request(
     assert {each.verb for each in web.asked} == {"POST"}
 
 
+async def test_marked_parameters_are_repeated_in_headers_and_badly_marked_tools_left_out(
+    tmp_path: Path,
+) -> None:
+    def marked(name: str, kind: str = "string") -> JsonObject:
+        return {"type": "object", "properties": {"text": {"type": kind, "x-mcp-header": name}}}
+
+    async with web_upstream(modern=True) as web:
+        web.tools = ["echo", "bad", "worse"]
+        web.schemas = {
+            "echo": marked("Region"),
+            "bad": marked("two words"),
+            "worse": marked("Price", "number"),
+        }
+        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
+            await reached(server, State.DEGRADED)
+            for word in ("eu", "zürich"):
+                await call(server, "echo", text=word)
+
+            assert [tool["name"] for tool in server.tools] == ["echo"]
+            assert server.problem == (
+                "marks parameters of 'bad', 'worse' for headers in a way that is not allowed; "
+                "left out"
+            )
+    repeated = [each.headers["mcp-param-region"] for each in web.of("tools/call")]
+    assert repeated == ["eu", "=?base64?esO8cmljaA==?="]
+
+
 async def test_a_server_without_sessions_works_without(tmp_path: Path) -> None:
     async with chained(tmp_path, sessions=False) as (web, server):
         assert text(await call(server, "echo", text="hello")) == "hello"
@@ -247,6 +274,27 @@ async def test_nobody_at_another_origin_ever_sees_the_request_or_its_headers(
 
 
 # -- bounds
+
+
+async def test_a_server_that_asks_and_takes_no_answer_is_left(tmp_path: Path) -> None:
+    async with chained(tmp_path) as (_, server):
+        message = await failure(server, "nag")
+
+    assert message.startswith(
+        "The server 'web' keeps asking and does not take the answers while it ran 'nag'. "
+    )
+
+
+async def test_marks_that_no_header_can_hold_are_no_reason_to_stumble(tmp_path: Path) -> None:
+    async with chained(tmp_path) as (web, server):
+        message = await failure(server, "odd_marks")
+
+        assert text(await call(server, "echo", text="and on")) == "and on"
+    assert (
+        message
+        == f"The server 'web' dropped the connection while it ran 'odd_marks'. {NOT_REPEATED}"
+    )
+    assert web.calls() == ["odd_marks", "echo"]
 
 
 async def test_a_result_over_the_limit_fails_its_call_only(tmp_path: Path) -> None:
@@ -490,6 +538,21 @@ async def test_a_mute_server_is_down_after_its_deadline(tmp_path: Path) -> None:
             await reached(server, State.DOWN)
 
             assert server.problem == "did not answer within 0.2 s"
+
+
+async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -> None:
+    async def refuse(reply: Any, asked: Any) -> None:
+        await reply.whole(405)
+
+    async with web_upstream() as web:
+        web._initialize = refuse  # pyright: ignore[reportPrivateUsage]  it takes no greeting
+        config = web.config(restart=False)
+        async with supervised(tmp_path, config, pause=no_pause) as server:
+            await reached(server, State.DOWN)
+
+            assert server.problem == (
+                'answered HTTP 405 (Method Not Allowed); if it is an older server, set "type": "sse"'
+            )
 
 
 async def test_nothing_at_the_address_is_said_without_its_path(tmp_path: Path) -> None:

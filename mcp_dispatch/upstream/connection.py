@@ -22,6 +22,7 @@ from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
 from mcp_dispatch.upstream.listing import Listing, read_pages
+from mcp_dispatch.upstream.parameters import RepeatedParameters
 from mcp_dispatch.upstream.patience import Patience
 from mcp_dispatch.upstream.progress import ProgressQueue
 from mcp_dispatch.upstream.related import RelatedReader, related_to
@@ -79,6 +80,7 @@ class Connection:
         self._relay = relay or Relay("server")
         self._declared = CARRIED if declared is None else declared
         self._modern_first = modern_first
+        self._parameters = RepeatedParameters()
         self._last_id = 0
         self._progress: dict[int, ProgressQueue] = {}
         self._patience: dict[int, Patience] = {}
@@ -162,9 +164,14 @@ class Connection:
         self.instructions = instructions if isinstance(instructions, str) else ""
         self._transport.agreed(version)
 
+    @property
+    def _repeats_parameters(self) -> bool:
+        return self._transport.has_headers and self.modern
+
     async def list_tools(self, timeout: float) -> Listing:
         """All pages. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
-        return await self.list_all("tools/list", "tools", timeout)
+        listing = await self.list_all("tools/list", "tools", timeout)
+        return self._parameters.learnt(listing) if self._repeats_parameters else listing
 
     async def list_all(self, method: str, key: str, timeout: float) -> Listing:
         """All pages of any list. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
@@ -270,6 +277,8 @@ class Connection:
     ) -> JsonObject:
         id = id or self._next_id()
         options: CallOptions = {"cancel_on_abandon": cancellable, "request_id": id}
+        if method == "tools/call" and self._repeats_parameters:
+            options["headers"] = self._parameters.headers(params)
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:

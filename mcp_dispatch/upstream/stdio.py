@@ -28,6 +28,10 @@ class StdioTransport:
         )
 
     @property
+    def has_headers(self) -> bool:
+        return False
+
+    @property
     def reader(self) -> SessionReader:
         return self._pipe.reader
 

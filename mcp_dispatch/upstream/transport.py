@@ -14,6 +14,11 @@ class Transport(Protocol):
     """One life of the way to a server. `over` is set once the server can no longer be reached."""
 
     @property
+    def has_headers(self) -> bool:
+        """Whether a request has headers beside its body, as in HTTP."""
+        ...
+
+    @property
     def reader(self) -> SessionReader: ...
 
     @property

@@ -84,10 +84,12 @@ class WebUpstream:
         self.streams: dict[str, Callable[[Reply, Asked], Awaitable[None]]] = {}
         self.credentials: str | None = None
         self.tools = ["echo"]
+        self.schemas: dict[str, Message] = {}
         self.news = anyio.Event()
         self.stirred = anyio.Event()
         self.home: TaskGroup | None = None
         self._tasks: TaskGroup | None = None
+        self._stopped = anyio.Event()
 
     # -- its life
 
@@ -107,17 +109,22 @@ class WebUpstream:
         self.port = listeners.extra(SocketAttribute.local_port)
 
         async def serve() -> None:
-            async with listeners, anyio.create_task_group() as self._tasks:
-                await listeners.serve(self._connected, self._tasks)
+            try:
+                async with listeners, anyio.create_task_group() as self._tasks:
+                    started.set()
+                    await listeners.serve(self._connected, self._tasks)
+            finally:
+                self._stopped.set()
 
+        started, self._stopped = anyio.Event(), anyio.Event()
         self.home.start_soon(serve)
-        await anyio.wait_all_tasks_blocked()
+        await started.wait()
 
     async def stop(self) -> None:
         """All connections end at once, as when its process is killed. It remembers nothing."""
         assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
-        await anyio.wait_all_tasks_blocked()
+        await self._stopped.wait()
         self.sessions.clear()
 
     def forget(self) -> None:
@@ -214,14 +221,20 @@ class WebUpstream:
     async def _post(self, reply: Reply, asked: Asked) -> None:
         message = asked.message
         method = message.get("method")
-        if "id" not in message or method is None:
+        if message.get("id") == "nag":
+            await anyio.sleep_forever()
+        elif "id" not in message or method is None:
             await reply.whole(202)
         elif method == "server/discover":
             versions: Message = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
             await self.result(reply, asked, {"resultType": "complete", **versions})
         elif method == "tools/list":
             tools = [
-                {"name": name, "description": name, "inputSchema": {"type": "object"}}
+                {
+                    "name": name,
+                    "description": name,
+                    "inputSchema": self.schemas.get(name, {"type": "object"}),
+                }
                 for name in self.tools
             ]
             await self.result(reply, asked, {"tools": tools})
@@ -302,6 +315,18 @@ class WebUpstream:
         await reply.event({"jsonrpc": "2.0", "id": id, "result": {"content": ["mine"]}})
         await reply.event({"jsonrpc": "2.0", "id": id, "result": {"content": ["again"]}})
         await reply.close_events()
+
+    async def tool_nag(self, reply: Reply, asked: Asked) -> None:
+        """Asks for ever; whoever answers is left waiting."""
+        await reply.open_events()
+        while True:
+            await reply.event({"jsonrpc": "2.0", "id": "nag", "method": "ping"})
+
+    async def tool_odd_marks(self, reply: Reply, asked: Asked) -> None:
+        """Numbers its events with what no header can hold."""
+        await reply.open_events()
+        await reply.event(id="h\u00e9\u4e16\x01", retry="1", data="")
+        raise Hangup
 
     async def tool_endless_event(self, reply: Reply, asked: Asked) -> None:
         await reply.open_events()

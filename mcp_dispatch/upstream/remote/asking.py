@@ -7,7 +7,7 @@ from typing import Final
 from mcp_types import RequestId
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.upstream.errors import RequestLost, Unreachable
+from mcp_dispatch.upstream.errors import NotTaken, RequestLost, Unreachable
 from mcp_dispatch.upstream.remote.body import whole
 from mcp_dispatch.upstream.remote.client import Answer, HttpClient, refusal
 from mcp_dispatch.upstream.remote.events import Bookmark, events
@@ -64,7 +64,7 @@ class Asker:
         headers = {"Accept": ACCEPT_BOTH, "Content-Type": JSON, **question.headers, **own}
         async with self._client.exchange("POST", headers, question.body) as answer:
             if not answer.good:
-                await self._hear_refusal(question.id, answer, own.get(SESSION_FIELD), take)
+                await self._hear_refusal(question, answer, own.get(SESSION_FIELD), take)
                 return True
             if question.message.get("method") == "initialize":
                 self._session.begin(question.message, answer.fields)
@@ -124,15 +124,19 @@ class Asker:
             return await self._read(id, answer, mark, take)
 
     async def _hear_refusal(
-        self, id: RequestId, answer: Answer, session: str | None, take: Take
+        self, question: Question, answer: Answer, session: str | None, take: Take
     ) -> None:
         """An error of the protocol is the answer; anything else is raised."""
         error = await _error_in(answer)
-        if session is not None and _forgotten(answer.status, error, id):
+        if session is not None and _forgotten(answer.status, error, question.id):
             raise SessionForgotten(session)
-        if error is None:
+        if error is not None:
+            await take({**error, "id": question.id})
+        elif question.message.get("method") == "initialize" and answer.status in (404, 405):
+            advice = 'if it is an older server, set "type": "sse"'
+            raise NotTaken(f"{refusal(answer.status)}; {advice}")
+        else:
             raise refusal(answer.status)
-        await take({**error, "id": id})
 
 
 async def _error_in(answer: Answer) -> JsonObject | None:

@@ -8,6 +8,8 @@ from typing import Final
 from mcp_dispatch.upstream.remote.body import too_large
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+# What can be sent back in a header.
+_HEADER_VALUE: Final = re.compile(r"[!-~]([ -~]{0,998}[!-~])?")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LONGEST_DECIMAL: Final = 9
 _LONGEST_RETRY: Final = 30.0
@@ -34,7 +36,7 @@ class Bookmark:
     def note(self, event: Event) -> None:
         self.read += 1
         if event.id is not None:
-            self.id = event.id or None
+            self.id = event.id if _HEADER_VALUE.fullmatch(event.id) else None
         if event.retry is not None:
             self.retry = min(event.retry / 1000, _LONGEST_RETRY)
 

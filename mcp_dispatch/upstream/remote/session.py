@@ -1,5 +1,6 @@
 """The session of the handshake era: what the server calls it, and how to begin another."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,7 +10,7 @@ from mcp_dispatch.upstream.remote.modern import modern_headers, stamped_version
 
 SESSION_FIELD: Final = "mcp-session-id"
 VERSION_FIELD: Final = "mcp-protocol-version"
-_LONGEST_ID: Final = 4096
+_ID: Final = re.compile(r"[!-~]{1,4096}")
 
 
 class SessionForgotten(NotTaken):
@@ -42,4 +43,4 @@ class Session:
         """The server has answered `initialize`."""
         given = fields.get(SESSION_FIELD, "")
         self.greeting = greeting
-        self.id = given if given.isascii() and 0 < len(given) <= _LONGEST_ID else None
+        self.id = given if _ID.fullmatch(given) else None

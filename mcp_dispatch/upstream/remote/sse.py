@@ -38,6 +38,10 @@ class EventStreamHttp:
         self._over = anyio.Event()
 
     @property
+    def has_headers(self) -> bool:
+        return False
+
+    @property
     def reader(self) -> SessionReader:
         return self._inbox
 

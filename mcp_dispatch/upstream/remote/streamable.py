@@ -1,5 +1,6 @@
 """Streamable HTTP, both eras: each request is a POST of its own, and fails alone."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,9 +24,13 @@ from mcp_dispatch.wire.codec import encode
 from mcp_dispatch.wire.messages import from_session_message, usable_id
 from mcp_dispatch.wire.streams import OnNoise, SessionReader, SessionWriter
 
+logger = logging.getLogger(__name__)
+
 # Seconds: for a message that has no answer to wait for; for taking leave.
 _DELIVERY: Final = 30.0
 _FAREWELL: Final = 2.0
+# Each of them holds a connection open.
+_MOST_UNSENT: Final = 100
 _CHANGED: Final = tuple(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
 )
@@ -55,8 +60,13 @@ class StreamableHttp:
         self._losses: dict[RequestId, UpstreamError] = {}
         self._renewing = anyio.Lock()
         self._renewals = 0
+        self._unsent = 0
         self._fault: str | None = None
         self._over = anyio.Event()
+
+    @property
+    def has_headers(self) -> bool:
+        return True
 
     @property
     def reader(self) -> SessionReader:
@@ -116,6 +126,9 @@ class StreamableHttp:
                 self._fault = None
             except UpstreamError as error:
                 loss = error
+            except Exception as error:  # the boundary: one request's trouble is no other's
+                logger.exception("a request to an upstream failed")
+                loss = RequestLost(f"could not be understood ({type(error).__name__})")
         del self._posts[question.id]
         if isinstance(loss, Unreachable):
             self._fault = str(loss)
@@ -152,10 +165,18 @@ class StreamableHttp:
 
     async def _tell(self, message: JsonObject, body: bytes) -> None:
         """A message without an answer. That it did not arrive shows in what comes after it."""
+        if self._unsent >= _MOST_UNSENT:
+            self._fault = "keeps asking and does not take the answers"
+            self._over.set()
+            return
         headers = {"Accept": ACCEPT_BOTH, "Content-Type": JSON, **self._session.headers(message)}
-        with suppress(NotTaken, RequestLost), anyio.move_on_after(_DELIVERY):
-            async with self._client.exchange("POST", headers, body):
-                return
+        self._unsent += 1
+        try:
+            with suppress(NotTaken, RequestLost), anyio.move_on_after(_DELIVERY):
+                async with self._client.exchange("POST", headers, body):
+                    return
+        finally:
+            self._unsent -= 1
 
     # -- what becomes of the connection
 

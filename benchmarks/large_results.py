@@ -1,0 +1,71 @@
+"""The time that a large result takes on its way from a server, over a pipe and over HTTP.
+
+    python -m benchmarks.large_results [--megabytes 8 32] [--rounds N]
+
+Each figure is the best of all rounds, in CPU seconds of this process, which over HTTP is the server
+too. The ratio says how the time grows: as much as the size, if it is linear.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from mcp_dispatch.upstream.supervisor import State, Supervisor
+from tests.upstreams.support import raw_server, reached, supervised
+from tests.upstreams.web import web_upstream
+
+WAYS = ("stdio", "http, json", "http, events")
+
+
+@asynccontextmanager
+async def reached_by(way: str, folder: Path) -> AsyncGenerator[Supervisor, None]:
+    if way == "stdio":
+        async with supervised(folder, raw_server()) as server:
+            await reached(server, State.READY)
+            yield server
+        return
+    style = "json" if way == "http, json" else "sse"
+    async with web_upstream(style=style) as web, supervised(folder, web.config()) as server:
+        await reached(server, State.READY)
+        yield server
+
+
+async def seconds(server: Supervisor, megabytes: int) -> float:
+    begun = time.process_time()
+    answer = await server.call("big", {"megabytes": megabytes}, meta={}, progress=None)
+    spent = time.process_time() - begun
+    assert isinstance(answer, dict)
+    return spent
+
+
+async def measure(sizes: list[int], rounds: int) -> None:
+    small, large = min(sizes), max(sizes)
+    print(
+        f"{'way':14} {f'{small} MB':>9} {f'{large} MB':>9} {'ratio':>6}   linear: {large / small:g}"
+    )
+    for way in WAYS:
+        with tempfile.TemporaryDirectory() as folder:
+            async with reached_by(way, Path(folder)) as server:
+                await seconds(server, 1)
+                best = [
+                    min([await seconds(server, size) for _ in range(rounds)])
+                    for size in (small, large)
+                ]
+        print(f"{way:14} {best[0]:9.3f} {best[1]:9.3f} {best[1] / best[0]:6.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, nargs=2, default=[8, 32])
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    anyio.run(measure, options.megabytes, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
