@@ -14,6 +14,7 @@ from time import perf_counter
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.policy.reading import reading as read_command
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
@@ -132,6 +133,7 @@ def microseconds(kind: Kind, count: int, workspace: Path) -> list[float]:
     policy, subject = policy_of(kind, count, workspace), subject_of(kind, workspace)
     times: list[float] = []
     for _ in range(ROUNDS):
+        read_command.cache_clear()  # every call has a command of its own
         start = perf_counter()
         decision = policy.judge(subject)
         times.append((perf_counter() - start) * 1e6)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 
@@ -106,7 +107,7 @@ class Dispatcher:
                 call.resumed.resumed.rest.drop()  # unless the tool went on with it
             member.end(outcome)
             await self._record(call, outcome, scope, started, time.monotonic() - clock)
-        around = self._surroundings.of_session(scope, self._policy())
+        around = partial(self._surroundings.of_session, scope, self._policy())
         member.outcome = await after_batch(self._live().hooks, member, outcome, scope, around)
         return member.outcome
 

@@ -11,6 +11,9 @@ from anyio import to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from mcp_dispatch.model.calls import Outcome
+from mcp_dispatch.model.questions import Approved
+from mcp_dispatch.policy.reading import reading
+from mcp_dispatch.processes import sweep
 from tests.stand_ins import RecordingTool, ScriptedCaller
 from tests.test_dispatcher import a_line, hooks_for, texts
 
@@ -191,3 +194,84 @@ async def test_a_status_message_is_told_as_progress_that_only_rises(tmp_path: Pa
     assert numbers[2] == 5
     assert all(isinstance(number, int | float) for number in numbers)
     assert numbers == sorted(set(map(float, map(str, numbers))))
+
+
+async def test_the_shell_command_is_read_while_the_hooks_run_and_only_once(tmp_path: Path) -> None:
+    begun, gate = pipes(tmp_path)
+    hooks = hooks_for("PreToolUse", "echo > begun; cat gate")
+    tool = RecordingTool("Bash")
+    async with a_line(tmp_path, tool) as line:
+        line.use({"permissions": {"allow": ["Bash(echo:*)"]}, "hooks": hooks})
+        reading.cache_clear()
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(lambda: line.call("Bash", command="echo a && echo b"))
+                await to_thread.run_sync(begun.read_text)
+                while not reading.cache_info().currsize:
+                    await checkpoint()
+                assert tool.calls == []
+                await to_thread.run_sync(gate.write_text, "")
+
+    assert tool.calls == [{"command": "echo a && echo b"}]
+    assert reading.cache_info().misses == 1
+
+
+async def test_the_journal_says_what_hooks_did(tmp_path: Path) -> None:
+    output = {
+        "continue": False,
+        "stopReason": "enough",
+        "systemMessage": "hello",
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "ask",
+            "permissionDecisionReason": "token=ghp_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "additionalContext": "ctx",
+        },
+    }
+    hangs: dict[str, Any] = {"type": "command", "command": "sleep 1000", "timeout": 0.2}
+    says: dict[str, Any] = {"type": "command", "command": f"printf '%s' '{json.dumps(output)}'"}
+    fails: dict[str, Any] = {"type": "command", "command": "echo oh >&2; exit 1"}
+    async with a_line(tmp_path, RecordingTool("T")) as line:
+        line.use({"hooks": {"PreToolUse": [{"hooks": [says, fails, hangs]}]}})
+        await line.call("T", ScriptedCaller(Approved()))
+        lines = [entry for entry in line.recorded() if "event" in entry]
+
+    by_event = {str(entry["event"]): entry["details"] for entry in lines}
+    assert {str(entry["hook"]) for entry in lines} == {"PreToolUse:T"}
+    assert {str(entry["call"]) for entry in lines} == {"call"}
+    assert sorted(by_event) == [
+        "hook_additional_context",
+        "hook_cancelled",
+        "hook_error_during_execution",
+        "hook_permission_decision",
+        "hook_stopped_continuation",
+        "stop_hook_summary",
+    ]
+    assert "ghp_" not in json.dumps(lines)
+    summary = by_event["stop_hook_summary"]
+    assert isinstance(summary, dict)
+    assert summary["count"] == 3
+    assert summary["prevented_continuation"] is True
+    assert summary["stop_reason"] == "enough"
+    assert summary["errors"] == [
+        "echo oh >&2; exit 1: Failed with non-blocking status code 1: oh",
+        "sleep 1000: timed out after 0.2 s",
+    ]
+
+
+async def test_a_hook_whose_call_is_cancelled_is_recorded_as_cancelled(tmp_path: Path) -> None:
+    begun, _ = pipes(tmp_path)
+    async with a_line(tmp_path, RecordingTool("T")) as line:
+        line.use({**ALLOWED, "hooks": hooks_for("PreToolUse", "echo > begun; sleep 1000")})
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(line.call, "T")
+                await to_thread.run_sync(begun.read_text)
+                calls.cancel_scope.cancel()
+        details = [entry["details"] for entry in line.recorded() if "event" in entry]
+
+        assert sweep.find(set(), sweep.mark_of_run(line.children.run)) == set()
+
+    assert [isinstance(each, dict) and each["reason"] for each in details] == [
+        "the call was cancelled"
+    ]

@@ -57,6 +57,10 @@ class HookConfig:
 
     hooks: tuple[Hook, ...] = ()
 
+    def only(self, event: Event) -> "HookConfig":
+        """Those that wait for one event."""
+        return HookConfig(tuple(hook for hook in self.hooks if hook.event is event))
+
     def matching(self, event: Event, about: str) -> tuple[Matched, ...]:
         """The hooks to run for this tool, server or occasion, as far as matchers say; the same
         action named several times runs once."""

@@ -80,7 +80,7 @@ class Hooks:
         workspace: Path | None = None,
         reach: Reach | None = None,
     ) -> None:
-        self._config = config
+        self._by_event = {event: config.only(event) for event in Event}
         self._children = children
         self._environ = environ
         self._reach = reach or Reach()
@@ -97,7 +97,7 @@ class Hooks:
 
     def waits_for(self, event: Event) -> bool:
         """Whether any hook is there for the event."""
-        return any(hook.event is event for hook in self._config.hooks)
+        return bool(self._by_event[event].hooks)
 
     # -- around one call
 
@@ -132,6 +132,8 @@ class Hooks:
         """PostToolUse, or PostToolUseFailure where the result is an error."""
         failed = executed.result.is_error
         event = Event.POST_TOOL_USE_FAILURE if failed else Event.POST_TOOL_USE
+        if not self.waits_for(event):
+            return Afterword()
         checked = executed.permitted.reviewed.checked
         spoken = await self._about_call(
             event, checked, circumstances, lambda: after_document(event, executed, circumstances)
@@ -204,7 +206,7 @@ class Hooks:
     async def session_ended(self, circumstances: Circumstances) -> None:
         """SessionEnd. Nothing comes after it, so its hooks have little time."""
         event, reason = Event.SESSION_END, "other"
-        matching = self._config.matching(event, reason)
+        matching = self._by_event[event].matching(event, reason)
         if not matching:
             return
         document = session_document(event, "reason", reason, circumstances)
@@ -264,7 +266,7 @@ class Hooks:
     async def _about(
         self, event: Event, about: str, circumstances: Circumstances, document: Callable[[], bytes]
     ) -> list[Spoken]:
-        matching = self._config.matching(event, about)
+        matching = self._by_event[event].matching(event, about)
         return await self._tell(event, about, matching, circumstances, document)
 
     async def _tell(
@@ -289,7 +291,7 @@ class Hooks:
         self, event: Event, checked: CheckedCall, circumstances: Circumstances
     ) -> tuple[Matched, ...]:
         """The hooks whose matcher fits and whose `if` speaks of the call, or may."""
-        matching = self._config.matching(event, checked.tool.rule_name)
+        matching = self._by_event[event].matching(event, checked.tool.rule_name)
         judged = [self._under_condition(each, checked, circumstances) for each in matching]
         return tuple(each for each in judged if each is not None)
 

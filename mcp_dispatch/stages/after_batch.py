@@ -1,6 +1,6 @@
 """Outcome -> Outcome: the last call of a batch is over, and PostToolBatch hooks speak."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from mcp_dispatch.batch import Member
@@ -16,7 +16,11 @@ from mcp_dispatch.scope import Scope
 
 
 async def after_batch(
-    hooks: Hooks, member: Member, outcome: Outcome, scope: Scope, circumstances: Circumstances
+    hooks: Hooks,
+    member: Member,
+    outcome: Outcome,
+    scope: Scope,
+    circumstances: Callable[[], Circumstances],
 ) -> Outcome:
     """Without such hooks nothing waits; with them the last answer is held until no other call can
     join its batch, so that what they say can go with it."""
@@ -27,7 +31,7 @@ async def after_batch(
     calls = tuple(_told(member.batch.members))
     if not calls:
         return outcome
-    said = await hooks.batch_over(calls, circumstances)
+    said = await hooks.batch_over(calls, circumstances())
     return _with(outcome, said, scope)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.model.calls import CheckedCall, Review, ReviewedCall, Rewrite, ToolCall
 from mcp_dispatch.model.circumstances import Circumstances
@@ -21,6 +22,8 @@ async def run_pre_hooks(
 ) -> ReviewedCall:
     """Hooks run once per call: a call made again with an answer keeps what they said before."""
     review = _said_before(checked.call)
+    if review is None and not hooks.waits_for(Event.PRE_TOOL_USE):
+        review = Review()
     if review is None:
         review = await hooks.before(checked, circumstances, beside=_classifying(checked))
     if review.rewrite is None:
