@@ -3,7 +3,7 @@
 import logging
 import os
 import shlex
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.offering import Offering
+from mcp_dispatch.overview import Overview, overview
 from mcp_dispatch.policy.advice import BUILT_INS
 from mcp_dispatch.policy.conditions import Conditions
 from mcp_dispatch.policy.policy import Policy
@@ -267,6 +268,10 @@ class App:
             {"uri": path.as_uri(), "name": path.name or str(path)}
             for path in self._workspace.directories
         ]
+
+    def overview(self, activated: Collection[str]) -> Overview:
+        """Every tool there is. `activated` are the rule names of those that clients have found."""
+        return overview(self.offering, self._upstreams.servers, activated)
 
     async def expect(self, name: str) -> None:
         """A name that nobody has yet may belong to a server that is still starting."""

@@ -55,6 +55,11 @@ class Offering:
         self._announcement = Announcement()
         self._tools: list[Tool] = [CallTool(), ToolSearch(self.find, self._waiting)]
         self._shelf = Shelf((), self._deferral)
+        self.hidden: list[Tool] = []
+        """What a rule takes away."""
+
+        self.shadowed: list[Tool] = []
+        """What another tool has the name of."""
 
     @property
     def built_ins(self) -> list[Tool]:
@@ -63,13 +68,16 @@ class Offering:
 
     def show(self, pool: Pool, policy: Policy) -> None:
         """What a bare deny takes away is neither listed nor found."""
+        visible: list[Tool] = []
+        self.hidden = []
+        for tool in pool.listed:
+            denied = policy.is_hidden(tool.rule_name, tool.name, tool.server)
+            (visible if denied is None else self.hidden).append(tool)
+        self.shadowed = [loser.tool for loser in pool.shadowed]
         self._shelf = Shelf(
-            [
-                tool
-                for tool in pool.listed
-                if policy.is_hidden(tool.rule_name, tool.name, tool.server) is None
-            ],
+            visible,
             self._deferral,
+            {server.name: server.shelf.instructions for server in self._upstreams.servers},
         )
 
     @property

@@ -14,6 +14,7 @@ from mcp_dispatch.cli.results import app as results
 from mcp_dispatch.cli.schema import schema
 from mcp_dispatch.cli.search import search
 from mcp_dispatch.cli.serve import serve
+from mcp_dispatch.cli.tools import tools
 from mcp_dispatch.cli.trust import trust
 from mcp_dispatch.cli.untrust import untrust
 
@@ -31,6 +32,7 @@ app.add_typer(approvals, name="approvals")
 app.command()(doctor)
 app.command()(explain)
 app.command()(search)
+app.command()(tools)
 app.command()(trust)
 app.command()(untrust)
 app.command()(schema)

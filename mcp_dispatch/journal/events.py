@@ -3,13 +3,15 @@
 from datetime import UTC, datetime
 from typing import assert_never
 
+from mcp_dispatch.journal.found import KEY as ACTIVATED
 from mcp_dispatch.journal.redaction import redact, redact_text
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.clients import Unfinished
 from mcp_dispatch.model.decision import Decision
-from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.names import CALL_TOOL
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
+from mcp_dispatch.model.tools import ToolsActivated
 
 _LONGEST_TEXT = 2_000
 _LONGEST_NAME = 256
@@ -112,9 +114,16 @@ def _completed(call: ToolCall, completed: Completed) -> JsonObject:
     ran_with = completed.executed.permitted.arguments
     if ran_with != call.arguments:
         ending["ran_with"] = redact(ran_with, _LONGEST_TEXT, _MOST_TEXT)
+    if activated := _activated(completed):
+        ending[ACTIVATED] = activated
     if completed.replaced:
         ending["replaced"] = [each.record() for each in completed.replaced]
     return ending
+
+
+def _activated(completed: Completed) -> list[Json]:
+    changes = completed.executed.result.changes
+    return [n for change in changes if isinstance(change, ToolsActivated) for n in change.tools]
 
 
 def _decided(decision: Decision) -> JsonObject:
