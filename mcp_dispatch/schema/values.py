@@ -21,10 +21,15 @@ def shown(value: Json) -> str:
 
 
 def cut(text: str) -> str:
-    """At most 80 characters on one line, printable even with half a surrogate pair in them."""
+    """About 80 characters on one line; what cannot be printed, or turns the line around, is
+    shown as an escape."""
     short = text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
-    whole = short.encode("utf-8", "backslashreplace").decode("utf-8")
-    return " ".join(whole.splitlines())
+    line = " ".join(short.splitlines())
+    return "".join(each if each.isprintable() else _escaped(each) for each in line)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def place(path: Sequence[str | int]) -> str:
