@@ -24,7 +24,7 @@ SHOWN_LINES = 10
 NOTES = "# Shopping\n\n- tea\n- milk\n- bread\n"
 SETTINGS: dict[str, Any] = {
     "permissions": {
-        "allow": ["Edit(./**)", "mcp__demo", "mcp__shelf"],
+        "allow": ["Edit(./**)", "Bash(seq *)", "mcp__demo", "mcp__shelf"],
         "deny": ["Read(./.env)"],
     },
     "hooks": {
@@ -112,7 +112,7 @@ def _say_hello(place: Path, arguments: list[str]) -> None:
     print("mcp-dispatch: one MCP server in front of all of your tools.\n")
     print(_wrapped(f"A real server is started: mcp-dispatch {shown}", ""))
     print(_wrapped(f"where DEMO is {place}, and these are its rules:", ""))
-    print(textwrap.indent(json.dumps(SETTINGS["permissions"]), "  "))
+    print(_wrapped(json.dumps(SETTINGS["permissions"]), "  "))
 
 
 class _Person:
@@ -242,6 +242,18 @@ async def side_by_side(stage: _Stage) -> None:
         print(f"   {name:<20} answered after {finished[number]:4.1f} s {bar}")
 
 
+async def a_large_result(stage: _Stage) -> None:
+    """A large result: kept whole in a file, and shown by its beginning"""
+    from mcp_types import TextContent
+
+    print('   → Bash {"command": "seq 1 20000"}')
+    result = await stage.client.call_tool("Bash", {"command": "seq 1 20000"})
+    show(result)
+    told = next(block.text for block in result.content if isinstance(block, TextContent))
+    path = told.partition("saved to: ")[2].partition("\n")[0]
+    await stage.call("Read", file_path=path, offset=19_999, limit=2)
+
+
 async def over_http(stage: _Stage) -> None:
     """The same over HTTP: another server, and a client of the older protocol era"""
     import anyio
@@ -301,6 +313,7 @@ STEPS: tuple[Callable[[_Stage], Awaitable[None]], ...] = (
     an_upstream_call,
     a_deferred_tool,
     side_by_side,
+    a_large_result,
     over_http,
     the_journal,
 )
