@@ -24,6 +24,7 @@ from mcp_dispatch.hooks.urls import AllowedUrls
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.names import rule_name
 from mcp_dispatch.offering import Offering
 from mcp_dispatch.overview import Overview, overview
 from mcp_dispatch.policy.advice import BUILT_INS
@@ -57,13 +58,20 @@ from mcp_dispatch.tools.task_stop import OLD_NAMES
 from mcp_dispatch.upstream.catalogue import Catalogue
 from mcp_dispatch.upstream.choice import Chosen, ServerFiles, choose_servers
 from mcp_dispatch.upstream.collection import Upstreams
+from mcp_dispatch.upstream.memory import Memory
 from mcp_dispatch.upstream.offered import Offered
+from mcp_dispatch.upstream.pins import Change
 from mcp_dispatch.upstream.relay import OnNotice
 from mcp_dispatch.upstream.server import ServerConfig
-from mcp_dispatch.upstream.tool import Expose
+from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.texts import visible
+from mcp_dispatch.upstream.tool import Expose, HeldBack
 from mcp_dispatch.workspace import Workspace
 
 logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 0.2
+"""Between the first answer to `tools/list` and the start of servers whose tools are known."""
 
 _SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 _READ_ONCE = ("naming", "tool_search", "concurrency", "approvals", "http")
@@ -99,7 +107,11 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
     results.remove_abandoned()
     results.remove_old()
     children = Children()
-    upstreams = Upstreams(chosen_servers.servers, children, state.path, environ, cwd=chosen.root)
+    upstreams = Upstreams(
+        *(chosen_servers.servers, children, state.path, environ),
+        cwd=chosen.root,
+        memory=Memory(state.catalogue),
+    )
     tasks = BackgroundTasks(children, state.path / "tasks")
     tasks.remove_old()
     async with children:
@@ -153,7 +165,7 @@ class App:
         self._upstreams = upstreams
         self._tasks = tasks
         self._built_ins = BuiltIns(children, state.run, tasks, results, options.environ)
-        self._catalogue = Catalogue(_exposed_under(settings))
+        self._catalogue = Catalogue(_exposed_under(settings), _say_of_tool)
         self.results = results
         self.offering = Offering(_terms(settings), upstreams)
         self._last_pool: Pool | None = None
@@ -161,6 +173,10 @@ class App:
         self.on_reloaded: Callable[[], None] = lambda: None
         self._limit = limit_from(options.environ)
         self._scopes: set[Scope] = set()
+        self.on_definitions_changed: Callable[[frozenset[str]], None] = lambda _: None
+        """Told the rule names of tools that are no longer what they were."""
+
+        self._shadowed: frozenset[str] = frozenset()
         self.scope = self.open_scope()
         self._live = self._make_live()
         self._desk = Desk()
@@ -178,6 +194,7 @@ class App:
             journal,
         )
         upstreams.on_change = self._upstreams_changed
+        upstreams.on_definitions_changed = self._definitions_changed
         upstreams.roots = self._roots
         self.offered = Offered(
             lambda: self._upstreams.servers,
@@ -192,6 +209,10 @@ class App:
     @property
     def http(self) -> HttpSettings:
         return self._settings.dispatch.http
+
+    @property
+    def upstreams(self) -> tuple[Supervisor, ...]:
+        return self._upstreams.servers
 
     @property
     def wants_roots(self) -> bool:
@@ -250,6 +271,8 @@ class App:
         """The `tools/list` entries: what a bare deny removes is not listed. What was activated in
         `scope` comes last."""
         await self._upstreams.settled(self._first_list_seconds)
+        # Whoever asked gets the answer first: starting servers takes more than telling of them.
+        self._upstreams.release(ANSWER_SECONDS)
         return self.listed(scope)
 
     def listed(self, scope: Scope | None = None) -> list[JsonObject]:
@@ -276,7 +299,9 @@ class App:
     async def expect(self, name: str) -> None:
         """A name that nobody has yet may belong to a server that is still starting."""
         if self._live.pool.find(name) is None:
-            await self._upstreams.settled(self._first_list_seconds)
+            await self._upstreams.until(
+                lambda: self._live.pool.find(name) is not None, self._first_list_seconds
+            )
 
     @property
     def _first_list_seconds(self) -> float:
@@ -302,6 +327,17 @@ class App:
         if self._chosen.root is None or self._settings.managed_rules_only:
             return None
         return own_file(user_config_dir(self._options.environ), self._chosen.root)
+
+    def _definitions_changed(self, server: str, changes: tuple[Change, ...]) -> None:
+        for change in changes:
+            logger.warning(
+                "the tool %r of %s is no longer what it was: %s",
+                *(visible(change.tool), server, "; ".join(change.what)),
+            )
+        names = frozenset(rule_name(server, each.tool) for each in changes)
+        for scope in self._scopes:
+            scope.forget_approvals(names)
+        self.on_definitions_changed(names)
 
     def _adopt(self, chosen: Workspace) -> bool:
         """Whether anything is different now. What cannot be read leaves everything as it was."""
@@ -392,11 +428,9 @@ class App:
         own = self._built_ins.offered(self._workspace, self._environ, chosen)
         own += self.offering.built_ins
         pool = self._last_pool = assemble(own, upstream, OLD_NAMES, self._last_pool)
-        _report(
-            f"{loser.tool.rule_name} is not listed: {loser.by.rule_name} has the name "
-            f"{loser.by.name}; it can be called as {loser.tool.rule_name}"
-            for loser in pool.shadowed
-        )
+        shadowed = frozenset(map(str, pool.shadowed))
+        _report(sorted(shadowed - self._shadowed))
+        self._shadowed = shadowed
         return pool
 
 
@@ -467,6 +501,10 @@ def _exposed_under(settings: Settings) -> Expose:
         return exposed_name(server.name, tool, naming, server.prefix)
 
     return expose
+
+
+def _say_of_tool(problem: HeldBack) -> None:
+    logger.warning("%s", problem)
 
 
 def _report(problems: Iterable[object]) -> None:

@@ -21,7 +21,10 @@ from mcp_dispatch.state import StateDirectory
 from tests.stand_ins import ScriptedCaller
 from tests.upstreams.support import RAW, alive, arrival, starts
 
-ALLOWED = {"permissions": {"allow": ["mcp__raw", "mcp__other", "mcp__plain", "mcp__named"]}}
+ALLOWED = {
+    "permissions": {"allow": ["mcp__raw", "mcp__other", "mcp__plain", "mcp__named"]},
+    "dispatch": {"toolSearch": {"mode": "never"}},
+}
 
 
 class Home:

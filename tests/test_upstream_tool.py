@@ -5,6 +5,8 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
@@ -22,7 +24,7 @@ from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.opening import Place
 from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
 from mcp_dispatch.upstream.supervisor import Supervisor, Timing
-from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, upstream_tools
+from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, offer_of
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import no_pause, raw_server, received, supervised
 
@@ -49,7 +51,7 @@ def expose(server: ServerConfig, tool: str) -> str:
 def offering(server: Supervisor, *tools: JsonObject) -> dict[str, UpstreamTool]:
     """The tools that would be offered if the server listed these."""
     server.tools = tools
-    return {tool.tool: tool for tool in upstream_tools(server, expose)[0]}
+    return {tool.tool: tool for tool in offer_of(server, expose).tools}
 
 
 def definition(name: str, **more: Any) -> JsonObject:
@@ -64,10 +66,10 @@ async def ready(server: Supervisor) -> None:
 async def test_a_tool_is_the_servers_own_but_for_its_name(tmp_path: Path) -> None:
     async with supervised(tmp_path, raw_server()) as server:
         await ready(server)
-        tools, held_back = upstream_tools(server, expose)
+        offer = offer_of(server, expose)
 
-    assert held_back == ()
-    (vendor,) = [tool for tool in tools if tool.tool == "vendor"]
+    assert (offer.held_back, offer.notes) == ((), ())
+    (vendor,) = [tool for tool in offer.tools if tool.tool == "vendor"]
     as_tool: Tool = vendor
     assert (as_tool.name, as_tool.rule_name, as_tool.server) == (
         "raw__vendor",
@@ -161,14 +163,15 @@ async def test_a_server_of_the_old_era_cannot_ask_in_the_way_of_the_new_one(tmp_
 async def test_unusable_tools_are_held_back_and_the_others_stay(tmp_path: Path) -> None:
     async with supervised(tmp_path, raw_server("raw", "--odd-tools")) as server:
         await ready(server)
-        tools, held_back = upstream_tools(server, expose)
+        offer = offer_of(server, expose)
 
         assert server.problem == "lists 1 tool(s) that are not objects"
-    assert "vendor" in [tool.tool for tool in tools]
-    assert [problem.tool for problem in held_back] == ["hostile", "schemaless", "?"]
-    assert all(problem.message.startswith("its inputSchema ") for problem in held_back[:2])
-    assert held_back[-1] == HeldBack("raw", "?", "the definition has no name")
-    assert not {"hostile", "schemaless"} & {tool.tool for tool in tools}
+    held_back = offer.held_back
+    assert "vendor" in [tool.tool for tool in offer.tools]
+    assert [problem.tool for problem in held_back] == ["?", "hostile", "schemaless"]
+    assert all(problem.message.startswith("its inputSchema ") for problem in held_back[1:])
+    assert held_back[0] == HeldBack("raw", "?", "the definition has no name")
+    assert not {"hostile", "schemaless"} & {tool.tool for tool in offer.tools}
 
 
 def idle(tmp_path: Path, **more: Any) -> Supervisor:
@@ -223,7 +226,6 @@ def test_the_limit_of_results_is_the_tools_own_within_bounds(
         ("a.b/c", "mcp__raw__a_b_c"),
         ("_x__y", "mcp__raw___x__y"),
         ("prénom", "mcp__raw__pr_nom"),
-        ("a\nb\u202e", "mcp__raw__a_b_"),
         ("constructor", "mcp__raw__constructor"),
         ("__proto__", "mcp__raw____proto__"),
     ],
@@ -232,14 +234,83 @@ def test_a_rule_name_has_only_plain_characters(tmp_path: Path, name: str, expect
     assert offering(idle(tmp_path), definition(name))[name].rule_name == expected
 
 
-def test_a_name_listed_twice_is_offered_once(tmp_path: Path) -> None:
+def test_a_name_listed_twice_is_offered_once_and_always_the_same_one(tmp_path: Path) -> None:
     server = idle(tmp_path)
-    server.tools = (definition("t", title="first"), definition("t", title="second"))
+    twice = (definition("t", title="first"), definition("t", title="second"))
 
-    tools, held_back = upstream_tools(server, expose)
+    server.tools = twice
+    offer = offer_of(server, expose)
+    server.tools = twice[::-1]
+    reversed_offer = offer_of(server, expose)
 
-    assert [tool.definition.get("title") for tool in tools] == ["first"]
-    assert held_back == (HeldBack("raw", "t", "the name is listed twice"),)
+    assert len(offer.tools) == 1
+    assert offer == reversed_offer
+    message = "the name is listed 2 times; one of them is offered"
+    assert offer.notes == (HeldBack("raw", "t", message),)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "the definition has no name"),
+        ("x" * 10_000, "its name has 10000 characters; at most 256 are taken"),
+        ("a\nb", "its name has control or invisible characters"),
+        ("a\0", "its name has control or invisible characters"),
+        ("\x1b[31mred", "its name has control or invisible characters"),
+        ("Re\u200bad", "its name has control or invisible characters"),
+        ("a\u202eb", "its name has control or invisible characters"),
+    ],
+)
+def test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    server = idle(tmp_path)
+    server.tools = (definition(name), definition("good"))
+
+    offer = offer_of(server, expose)
+
+    assert [tool.tool for tool in offer.tools] == ["good"]
+    assert [problem.message for problem in offer.held_back] == [message]
+    assert str(offer.held_back[0]).isprintable()
+    assert len(str(offer.held_back[0])) < 500
+
+
+def test_two_tools_that_rules_could_not_tell_apart_are_never_both_offered(tmp_path: Path) -> None:
+    server = idle(tmp_path)
+    server.tools = (definition("a.b"), definition("a b"), definition("a_b"))
+
+    offer = offer_of(server, expose)
+
+    assert [tool.tool for tool in offer.tools] == ["a_b"]
+    assert [str(problem) for problem in offer.held_back] == [
+        f"raw: {name!r}: rules would take it for 'a_b': both are mcp__raw__a_b to them"
+        for name in ("a b", "a.b")
+    ]
+
+
+def test_a_look_alike_shares_no_name_with_what_it_looks_like(tmp_path: Path) -> None:
+    names = ("Read", "R\u0435ad", "\uff32ead", "cafe\u0301", "caf\u00e9")
+
+    tools = offering(idle(tmp_path), *map(definition, names))
+
+    rule_names = {name: tool.rule_name for name, tool in tools.items()}
+    assert rule_names["Read"] == "mcp__raw__Read"
+    assert len({*rule_names.values()}) == len(rule_names)
+    assert all(name.isascii() for name in rule_names.values())
+
+
+@given(st.permutations(range(6)))
+def test_the_order_in_which_a_server_lists_changes_nothing(order: list[int]) -> None:
+    every = [
+        definition(name, title=str(at)) for at, name in enumerate(["a", "b", "a.b", "b", "é", ""])
+    ]
+    server = idle(Path("/nowhere"))
+    server.tools = tuple(every)
+    expected = offer_of(server, expose)
+
+    server.tools = tuple(every[at] for at in order)
+
+    assert offer_of(server, expose) == expected
 
 
 def test_a_schema_is_compiled_once_while_it_stays_the_same(tmp_path: Path) -> None:
@@ -262,4 +333,4 @@ def test_tools_are_chosen_by_name_and_pattern(tmp_path: Path) -> None:
 
     offered = offering(idle(tmp_path, tools=choice), *map(definition, names))
 
-    assert list(offered) == ["read_file", "list"]
+    assert list(offered) == ["list", "read_file"]

@@ -18,6 +18,12 @@ class Shadowed:
     tool: Tool
     by: Tool
 
+    def __str__(self) -> str:
+        return (
+            f"{self.tool.rule_name} is not listed: {self.by.rule_name} has the name "
+            f"{self.tool.name}; it can be called as {self.tool.rule_name}"
+        )
+
 
 class Pool:
     """The tools as they stand now. Immutable: a change makes a new pool."""

@@ -27,13 +27,19 @@ def usable_output_schema(schema: Json) -> JsonObject:
     named = schema.get("$schema")
     if isinstance(named, str) and (draft_of(schema) is Draft.DRAFT_4 or _TOO_OLD.match(named)):
         raise SchemaUnusable(f"is written in a draft before 6: {shown(named)}")
-    if not names_known_draft(schema):
-        schema = {key: value for key, value in schema.items() if key != "$schema"}
+    schema = as_shown(schema)
     if problem := definition_problem(schema):
         raise SchemaUnusable(problem)
     for pattern in compile_schema(schema).pattern_costs:
         _check_for_clients(pattern)
     return schema
+
+
+def as_shown(schema: JsonObject) -> JsonObject:
+    """Without a `$schema` that nobody knows."""
+    if names_known_draft(schema):
+        return schema
+    return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def _check_for_clients(pattern: str) -> None:

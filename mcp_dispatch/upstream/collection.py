@@ -4,21 +4,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.upstream.dossier import Changed, Dossier
+from mcp_dispatch.upstream.memory import Memory
 from mcp_dispatch.upstream.opening import Place
+from mcp_dispatch.upstream.pins import Change
 from mcp_dispatch.upstream.process import child_environment
 from mcp_dispatch.upstream.relay import OnNotice, Roots, no_roots, nobody_listens
 from mcp_dispatch.upstream.server import Launch, ServerConfig
 from mcp_dispatch.upstream.supervisor import Supervisor, Timing
 
+HOLD_SECONDS: Final = 5.0
+"""How long servers whose tools are known wait for a client that does not list any tools."""
+
 
 class Upstreams:
-    """Entered, every server starts beside the others; left, every one has ended.
+    """Entered, every server starts beside the others; left, every one has ended. A server that
+    `memory` knows waits until `release`, so that what it offers can be told before it is there.
 
     `servers` keeps the order of the configuration. `on_change` may be set at any time; it is
     called, and must return at once, when the tools of any server have changed.
@@ -35,17 +42,22 @@ class Upstreams:
         *,
         cwd: Path | None = None,
         on_change: Callable[[], None] | None = None,
+        on_definitions_changed: Changed | None = None,
         timing: Timing | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._place = Place(children, state_dir / "logs", environ, cwd or Path.cwd())
         self._timing = timing or Timing()
         self._scopes: dict[Supervisor, anyio.CancelScope] = {}
+        self._memory = memory
+        self._hold = anyio.Event()
         self.on_change = on_change
         self.on_offers_changed: Callable[[str], None] = lambda _: None
         """Told what has changed at some server: `resources` or `prompts`."""
 
         self.on_notice: OnNotice = nobody_listens
         self.roots: Roots = no_roots
+        self.on_definitions_changed = on_definitions_changed
         self.servers = tuple(self._supervisor(config) for config in configs)
 
     async def __aenter__(self) -> Self:
@@ -53,6 +65,7 @@ class Upstreams:
         await self._tasks.__aenter__()
         for server in self.servers:
             self._start(server)
+        self.release(HOLD_SECONDS)
         return self
 
     async def __aexit__(
@@ -104,7 +117,11 @@ class Upstreams:
         )
 
     def _supervisor(self, config: ServerConfig) -> Supervisor:
-        return self._connected(Supervisor(config, self._place, self._timing, self._changed))
+        dossier = Dossier(config, self._memory, self._definitions_changed)
+        hold = anyio.Event() if config.lazy else self._hold
+        return self._connected(
+            Supervisor(config, self._place, self._timing, self._changed, dossier, hold)
+        )
 
     def _start(self, server: Supervisor) -> None:
         if self._tasks is not None:
@@ -125,13 +142,43 @@ class Upstreams:
         if scope is not None:
             scope.cancel()
 
+    def release(self, delay: float = 0.0) -> None:
+        """Servers that wait may start, after `delay` seconds; lazy ones go on waiting for a call."""
+        if self._tasks is None or not delay:
+            self._hold.set()
+        elif not self._hold.is_set():
+            self._tasks.start_soon(self._release, delay)
+
+    async def _release(self, delay: float) -> None:
+        await anyio.sleep(delay)
+        self._hold.set()
+
     async def settled(self, timeout: float) -> bool:
-        """Wait until every server is ready or has failed once; False when `timeout` came first."""
+        """Wait until every server is known, is ready, or has failed once; False when `timeout` came
+        first."""
         with anyio.move_on_after(timeout):
             for server in self.servers:
-                await server.tried.wait()
+                if not server.dossier.seen:
+                    await server.tried.wait()
             return True
         return False
+
+    async def until(self, found: Callable[[], bool], timeout: float) -> None:
+        """Wait until `found`, which may hold once a server is there, or until every server that is
+        not lazy has been tried."""
+        if found():
+            return
+
+        async def look(server: Supervisor) -> None:
+            await server.tried.wait()
+            if found():
+                tasks.cancel_scope.cancel()
+
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as tasks:
+                for server in self.servers:
+                    if server.nudge():
+                        tasks.start_soon(look, server)
 
     def roots_changed(self) -> None:
         for server in self.servers:
@@ -146,3 +193,7 @@ class Upstreams:
     def _changed(self) -> None:
         if self.on_change is not None:
             self.on_change()
+
+    def _definitions_changed(self, server: str, changes: tuple[Change, ...]) -> None:
+        if self.on_definitions_changed is not None:
+            self.on_definitions_changed(server, changes)

@@ -48,7 +48,8 @@ class Offered:
         """Waits until every server has said what it offers, or has failed once."""
         with anyio.move_on_after(timeout):
             for server in self.servers:
-                await server.tried.wait()
+                if server.nudge():
+                    await server.tried.wait()
                 if server.alive:
                     await server.shelf.known.wait()
 

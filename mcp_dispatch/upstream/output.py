@@ -9,8 +9,9 @@ from mcp_dispatch.model.tools import Validator
 from mcp_dispatch.results.reference import ORIGINAL_AT, admitting
 from mcp_dispatch.schema.compile import compile_schema
 from mcp_dispatch.schema.errors import SchemaUnusable
-from mcp_dispatch.schema.output import usable_output_schema
+from mcp_dispatch.schema.output import as_shown, usable_output_schema
 from mcp_dispatch.schema.rebase import rebased
+from mcp_dispatch.upstream.later import LaterValidator
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,15 @@ class OutputSchemas:
             self._known[tool] = known
         return known[1]
 
+    def recall(self, tool: str, schema: Json, refused: str | None) -> None:
+        """An earlier look at this very schema, which is not repeated."""
+        self._known[tool] = (repr(schema), refused or _recalled(schema))
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """The tools whose schemas cannot be used, and why."""
+        return {tool: known[1] for tool, known in self._known.items() if isinstance(known[1], str)}
+
     def forget_all_but(self, tools: Collection[str]) -> None:
         self._known = {tool: known for tool, known in self._known.items() if tool in tools}
 
@@ -47,3 +57,13 @@ def _judge(schema: Json) -> Advertised | str:
         return Advertised(advertised, compile_schema(advertised))
     except SchemaUnusable as unusable:
         return unusable.reason
+
+
+def _recalled(schema: Json) -> Advertised | str:
+    if not isinstance(schema, dict):
+        return _judge(schema)
+    try:
+        advertised = admitting(rebased(as_shown(schema), ORIGINAL_AT))
+    except SchemaUnusable as unusable:
+        return unusable.reason
+    return Advertised(advertised, LaterValidator(advertised))

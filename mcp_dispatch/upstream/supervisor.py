@@ -16,6 +16,7 @@ from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.circuit import Circuit, Tolerance
 from mcp_dispatch.upstream.connection import Connection
+from mcp_dispatch.upstream.dossier import Dossier
 from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import (
     CallFailed,
@@ -44,6 +45,8 @@ _NOT_REPEATED: Final = (
 
 
 class State(Enum):
+    IDLE = "idle"
+    """Its tools are known from before; it has not been started yet."""
     CONNECTING = "connecting"
     READY = "ready"
     DEGRADED = "degraded"
@@ -92,14 +95,26 @@ class Supervisor:
     """One upstream, watched. Whatever befalls it stays here: `run` raises nothing."""
 
     def __init__(
-        self, config: ServerConfig, place: Place, timing: Timing, on_change: Callable[[], None]
+        self,
+        config: ServerConfig,
+        place: Place,
+        timing: Timing,
+        on_change: Callable[[], None],
+        dossier: Dossier | None = None,
+        hold: anyio.Event | None = None,
     ) -> None:
+        """A server whose tools are known is not started before `hold` is set or it is called."""
         self.config = config
         self.state = State.DISABLED if config.disabled else State.CONNECTING
         self.problem: str | None = None
         self._last_problem = ""
-        self.tools: tuple[JsonObject, ...] = ()
+        self.dossier = dossier or Dossier(config, None)
+        self.tools: tuple[JsonObject, ...] = () if config.disabled else self.dossier.known.tools
         self.validators = Validators()
+        for tool, schema, refused in self.dossier.known.verdicts:
+            self.validators.recall(tool, schema, refused)
+        for tool, schema, refused in self.dossier.known.output_verdicts:
+            self.validators.outputs.recall(tool, schema, refused)
         self.calls = OpenCalls(config)
         self.noise = 0
         self.tried = anyio.Event()
@@ -119,6 +134,9 @@ class Supervisor:
         self._news = anyio.Event()
         self._wake = anyio.Event()
         self._relist = anyio.Event()
+        self._hold = hold if self.dossier.seen and not config.disabled else None
+        if self._hold is not None:
+            self.state = State.IDLE
 
     @property
     def name(self) -> str:
@@ -240,8 +258,8 @@ class Supervisor:
             raise CallFailed(f"The server {self.name!r} is not available: {self._absence()}")
         with anyio.move_on_after(self._timing.patience):
             wanted = max(1, self._attempts)
-            if self.state is State.DOWN:
-                wanted += 1
+            if self.state in (State.DOWN, State.IDLE):
+                wanted = self._attempts + 1
                 self._wake.set()
             while self.state is not State.DISABLED and self._settled < wanted:
                 await self._news.wait()
@@ -272,6 +290,7 @@ class Supervisor:
         if self.state is State.DISABLED:
             self.tried.set()
             return
+        await self._wanted()
         while True:
             self._attempts += 1
             self._circuit.trying()
@@ -283,6 +302,30 @@ class Supervisor:
             backoff, circuit = self._timing.backoff, self._circuit
             circuit.failures = backoff.failures(circuit.failures, self._lived())
             await self._rest(backoff.delay(circuit.failures) if self.config.restart else None)
+
+    def nudge(self) -> bool:
+        """Has a server that waits to be started start, unless it is lazy; whether `tried` comes."""
+        if self.state is State.IDLE:
+            if self.config.lazy:
+                return False
+            self._wake.set()
+        return True
+
+    async def _wanted(self) -> None:
+        """Until we are let go, or a call needs the server."""
+        if self._hold is None:
+            return
+        hold = self._hold
+
+        async def released() -> None:
+            await hold.wait()
+            self._wake.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(released)
+            await self._wake.wait()
+            tasks.cancel_scope.cancel()
+        self._wake = anyio.Event()
 
     async def _attempt(self) -> str:
         """From start to end; returns why it ended."""
@@ -384,7 +427,9 @@ class Supervisor:
     def _take(self, listing: Listing) -> None:
         # Compared as text: 1, 1.0 and true are equal in Python and not in a schema.
         changed = repr(listing.tools) != repr(self.tools)
-        self.tools = listing.tools
+        if changed:
+            self.tools = listing.tools
+        self.dossier.learn(listing)
         self._become(State.READY if listing.problem is None else State.DEGRADED, listing.problem)
         if changed:
             self._on_change()
@@ -396,6 +441,7 @@ class Supervisor:
             self._circuit.down()
             self._last_problem = problem
             self._become(State.DOWN, problem)
+            self.dossier.failed(problem)
             self.tried.set()
             logger.warning("upstream %s %s", self.name, problem)
 

@@ -1,14 +1,13 @@
 """The tools of an upstream as tools of ours: definition kept raw, calls routed to their server."""
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
 from mcp_dispatch.model.clients import NoClient, Respondent, Unfinished
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.names import rule_name
+from mcp_dispatch.model.names import in_common_alphabet, rule_name
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import (
     CallContext,
@@ -24,13 +23,15 @@ from mcp_dispatch.results.contract import told_as_text
 from mcp_dispatch.upstream.errand import resume
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.output import Advertised
+from mcp_dispatch.upstream.pins import digest
 from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
 from mcp_dispatch.upstream.supervisor import Asked, Supervisor
-
-logger = logging.getLogger(__name__)
+from mcp_dispatch.upstream.texts import hides_something, one_line, readable
 
 RESULT_LIMIT: Final = 50_000
 LARGEST_RESULT_LIMIT: Final = 500_000
+LONGEST_NAME: Final = 256
+"""Characters of a tool's own name; the protocol knows 128."""
 
 _PERHAPS_GONE: Final = frozenset({-32601, -32602})
 """How servers answer a call of a tool that they have no more, announced or not."""
@@ -106,29 +107,67 @@ class UpstreamTool:
         return await self.supervisor.carry(asked, respondent, alone=self.alone)
 
 
-def upstream_tools(
-    supervisor: Supervisor, expose: Expose
-) -> tuple[tuple[UpstreamTool, ...], tuple[HeldBack, ...]]:
-    """The usable tools of the server's last known list, in its order, and those held back."""
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one server offers, sorted by its own names; what of it does not, and what is odd."""
+
+    tools: tuple[UpstreamTool, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    notes: tuple[HeldBack, ...] = ()
+
+
+def offer_of(supervisor: Supervisor, expose: Expose) -> Offer:
+    """Of the server's last known list. It does not depend on the order of that list."""
+    listed = _by_name(supervisor.tools)
     tools: dict[str, UpstreamTool] = {}
     held_back: list[HeldBack] = []
-    for definition in supervisor.tools:
-        name = definition.get("name")
-        if not isinstance(name, str) or not name:
-            held_back.append(HeldBack(supervisor.name, "?", "the definition has no name"))
-        elif not _chosen(name, supervisor.config.tools):
+    notes: list[HeldBack] = []
+    for name in sorted(listed, key=_plain_first):
+        if not _chosen(name, supervisor.config.tools):
             continue
-        elif name in tools:
-            held_back.append(HeldBack(supervisor.name, name, "the name is listed twice"))
-        else:
-            made = _make(supervisor, name, definition, expose)
-            if isinstance(made, UpstreamTool):
-                tools[name] = made
-            else:
-                held_back.append(made)
-    supervisor.validators.forget_all_but({*tools, *(each.tool for each in held_back)})
-    supervisor.validators.outputs.forget_all_but(tools)
-    return tuple(tools.values()), tuple(held_back)
+        made = _made(supervisor, name, listed[name], expose, tools)
+        if isinstance(made, str):
+            held_back.append(HeldBack(supervisor.name, _shown(name), made))
+            continue
+        tool, odd = made
+        tools[tool.rule_name] = tool
+        notes += [HeldBack(supervisor.name, _shown(name), each) for each in odd]
+    supervisor.validators.forget_all_but(listed)
+    supervisor.validators.outputs.forget_all_but(listed)
+    judged = supervisor.validators
+    supervisor.dossier.judged(supervisor.tools, judged.refused, judged.outputs.refused)
+    return Offer(tuple(tools.values()), tuple(held_back), tuple(notes))
+
+
+def _plain_first(name: str) -> tuple[bool, str]:
+    """Of two tools that are one to rules, the one that bears that name keeps it."""
+    return in_common_alphabet(name) != name, name
+
+
+def _shown(name: str) -> str:
+    return one_line(name[:LONGEST_NAME]) or "?"
+
+
+def _by_name(definitions: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
+    """Several with one name in an order that does not depend on who came first."""
+    found: dict[str, list[JsonObject]] = {}
+    for definition in definitions:
+        name = definition.get("name")
+        found.setdefault(name if isinstance(name, str) else "", []).append(definition)
+    for several in found.values():
+        if len(several) > 1:
+            several.sort(key=digest)
+    return found
+
+
+def _name_problem(name: str) -> str | None:
+    if not name:
+        return "the definition has no name"
+    if len(name) > LONGEST_NAME:
+        return f"its name has {len(name)} characters; at most {LONGEST_NAME} are taken"
+    if hides_something(name) or any(char in name for char in "\n\r\t"):
+        return "its name has control or invisible characters"
+    return None
 
 
 def _chosen(name: str, choice: ToolChoice) -> bool:
@@ -137,44 +176,68 @@ def _chosen(name: str, choice: ToolChoice) -> bool:
     return choice.include is None or any(fnmatchcase(name, each) for each in choice.include)
 
 
-def _make(
-    supervisor: Supervisor, name: str, definition: JsonObject, expose: Expose
-) -> UpstreamTool | HeldBack:
+def _made(
+    supervisor: Supervisor,
+    name: str,
+    definitions: Sequence[JsonObject],
+    expose: Expose,
+    tools: Mapping[str, UpstreamTool],
+) -> tuple[UpstreamTool, tuple[str, ...]] | str:
+    """The tool, and what is odd about it; or why there is none."""
+    problem = _name_problem(name)
+    if problem is not None:
+        return problem
+    other = tools.get(rule_name(supervisor.name, name))
+    if other is not None:
+        return f"rules would take it for {other.tool!r}: both are {other.rule_name} to them"
+    definition, odd = readable(definitions[0])
+    if len(definitions) > 1:
+        odd = (*odd, f"the name is listed {len(definitions)} times; one of them is offered")
     validator = supervisor.validators.of(name, definition.get("inputSchema"))
     if isinstance(validator, str):
-        return HeldBack(supervisor.name, name, f"its inputSchema {validator}")
-    exposed = expose(supervisor.config, supervisor.config.tools.rename.get(name, name))
+        return f"its inputSchema {validator}"
     output = _output(supervisor, name, definition)
+    if isinstance(output, str):
+        odd = (*odd, f"its outputSchema {output}; it is listed without one")
+        output = None
+    return _tool(supervisor, name, definition, expose, validator, output), odd
+
+
+def _tool(
+    supervisor: Supervisor,
+    name: str,
+    definition: JsonObject,
+    expose: Expose,
+    validator: Validator,
+    output: Advertised | None,
+) -> UpstreamTool:
+    config = supervisor.config
+    exposed = expose(config, config.tools.rename.get(name, name))
+    read_only = _read_only(definition)
     shown: JsonObject = {key: value for key, value in definition.items() if key != "outputSchema"}
     if output is not None:
         shown = {**definition, "outputSchema": output.schema}
     return UpstreamTool(
         name=exposed,
-        rule_name=rule_name(supervisor.name, name),
-        server=supervisor.name,
+        rule_name=rule_name(config.name, name),
+        server=config.name,
         tool=name,
         definition={**shown, "name": exposed},
         validator=validator,
         result_limit=_result_limit(definition),
-        shared=supervisor.config.sharing != "exclusive" or _read_only(definition),
-        alone=supervisor.config.sharing == "server" and not _read_only(definition),
+        shared=config.sharing != "exclusive" or read_only,
+        alone=config.sharing == "server" and not read_only,
         supervisor=supervisor,
         output=None if output is None else output.validator,
         untyped=output is None and "outputSchema" in definition,
     )
 
 
-def _output(supervisor: Supervisor, name: str, definition: JsonObject) -> Advertised | None:
-    """What is advertised; an unusable schema is left out and reported, the tool is not."""
+def _output(supervisor: Supervisor, name: str, definition: JsonObject) -> Advertised | str | None:
+    """What is advertised, or what is wrong with it: that costs the tool nothing but its schema."""
     if "outputSchema" not in definition:
         return None
-    output = supervisor.validators.outputs.of(name, definition["outputSchema"])
-    if not isinstance(output, str):
-        return output
-    logger.warning(
-        "%s: %r: its outputSchema %s; it is listed without one", supervisor.name, name, output
-    )
-    return None
+    return supervisor.validators.outputs.of(name, definition["outputSchema"])
 
 
 def _read_only(definition: JsonObject) -> bool:

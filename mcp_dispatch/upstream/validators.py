@@ -7,6 +7,7 @@ from mcp_dispatch.model.tools import Validator
 from mcp_dispatch.schema.compile import compile_schema
 from mcp_dispatch.schema.definition import input_schema_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.upstream.later import LaterValidator
 from mcp_dispatch.upstream.output import OutputSchemas
 
 
@@ -26,6 +27,15 @@ class Validators:
             known = (spelling, _judge(schema))
             self._known[tool] = known
         return known[1]
+
+    def recall(self, tool: str, schema: Json, refused: str | None) -> None:
+        """An earlier look at this very schema, which is not repeated."""
+        self._known[tool] = (repr(schema), refused or LaterValidator(schema))
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """The tools whose schemas cannot be used, and why."""
+        return {tool: known[1] for tool, known in self._known.items() if isinstance(known[1], str)}
 
     def forget_all_but(self, tools: Collection[str]) -> None:
         self._known = {tool: known for tool, known in self._known.items() if tool in tools}

@@ -1,0 +1,94 @@
+"""Definitions are pinned: what changed in one is found, and said in words."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.upstream.pins import MOST_DIFFERENCES, changes, differences, digest
+
+
+def tool(name: str = "t", **more: Any) -> JsonObject:
+    return {"name": name, "description": "Adds two numbers.", **more}
+
+
+def test_a_tool_that_was_not_there_before_is_no_change() -> None:
+    assert changes([tool("a")], [tool("b"), tool("a")]) == ((), ())
+
+
+def test_a_tool_that_is_not_listed_stays_pinned() -> None:
+    assert changes([tool("a"), tool("b")], [tool("a")]) == ((), (tool("b"),))
+
+
+def test_a_swapped_tool_is_told_with_what_changed() -> None:
+    before = tool(annotations={"readOnlyHint": True}, inputSchema={"required": ["a"]})
+    after = tool(annotations={"readOnlyHint": False}, inputSchema={"required": ["a", "path"]})
+
+    (change,), gone = changes([before], [after])
+
+    assert (change.tool, gone) == ("t", ())
+    assert change.what == (
+        "annotations.readOnlyHint: true → false",
+        'inputSchema.required: added "path"',
+    )
+    assert change.digest == digest(after) != digest(before)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"a": 1}, {"a": 1.0}, ("a: 1 → 1.0",)),
+        ({"a": 1}, {"a": True}, ("a: 1 → true",)),
+        ({"a": 1}, {}, ("a: removed (was 1)",)),
+        ({}, {"a": {"b": None}}, ('a: added: {"b": null}',)),
+        ({"a": ["x", "y"]}, {"a": ["y", "x"]}, ("a: in another order",)),
+        ({"a": ["x"]}, {"a": [1]}, ('a: ["x"] → [1]',)),
+        ({"a": "x"}, {"a": "x\u202e"}, ('a: "x" → "x\\u{202e}"',)),
+        (
+            {"a": "The quick brown fox jumps over the lazy dog."},
+            {"a": "The quick brown fox jumps over the lazy dog. <IMPORTANT>"},
+            ('a: …"s over the lazy dog." → …"s over the lazy dog. <IMPORTANT>"',),
+        ),
+    ],
+)
+def test_a_difference_is_said_so_that_a_person_sees_it(
+    before: JsonObject, after: JsonObject, expected: tuple[str, ...]
+) -> None:
+    assert differences(before, after) == expected
+
+
+def test_many_differences_are_counted_and_long_values_cut() -> None:
+    before: JsonObject = {f"k{at:03}": "x" * 500 for at in range(100)}
+    after: JsonObject = {f"k{at:03}": "y" * 500 for at in range(100)}
+
+    lines = differences(before, after)
+
+    assert len(lines) == MOST_DIFFERENCES + 1
+    assert lines[-1] == "and 80 more"
+    assert max(map(len, lines)) < 200
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), JSON), st.dictionaries(st.text(max_size=4), JSON))
+def test_there_is_a_difference_to_tell_exactly_where_the_hashes_differ(
+    before: JsonObject, after: JsonObject
+) -> None:
+    told = differences(before, after)
+
+    assert bool(told) == (digest(before) != digest(after))
+    assert all(len(line.splitlines()) == 1 for line in told)
+
+
+@given(st.dictionaries(st.text(max_size=4), JSON))
+def test_the_order_of_keys_is_no_difference(definition: JsonObject) -> None:
+    turned = dict(reversed(definition.items()))
+
+    assert digest(turned) == digest(definition)
