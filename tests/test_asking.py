@@ -296,9 +296,11 @@ async def test_the_client_fallback_never_covers_a_call_through_call_tool(tmp_pat
         plain = await line.dispatcher.dispatch(
             replace(call, enveloped=False), line.scope, ScriptedCaller()
         )
+        recorded = line.recorded()
 
     assert "--ask-fallback client does not cover a call through call_tool" in refused(enveloped)
     assert texts(plain) == ["done"]
+    assert recorded[-1]["approved"] == {"by": "fallback", "extent": "once"}
 
 
 async def test_the_denial_of_a_hard_question_names_no_line_that_would_not_help(

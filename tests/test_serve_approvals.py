@@ -305,6 +305,10 @@ async def test_a_call_waits_for_an_attached_terminal(installed: Installation, er
     assert waited == [True]
     assert answers[0] is None
     assert answers[1] is not None
+    assert [entry.get("approved") for entry in installed.journal()] == [
+        {"by": "terminal", "extent": "always"},
+        None,
+    ]
     assert (results, text_of(again)) == (["yes"], "yes")
     assert own(installed).exists()
 

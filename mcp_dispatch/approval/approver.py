@@ -60,7 +60,7 @@ class Approver:
         if self._desk.terminals:
             return await self._ask_terminal(question, caller, remember)
         if self._fallback is AskFallback.CLIENT and uncovered is None:
-            return Approved()
+            return Approved(by="fallback")
         self._desk.leave(question, remember)
         return Declined(self._unanswerable(question, uncovered))
 

@@ -162,7 +162,7 @@ class Counter:
         if choice == "deny":
             reply = refusal(request.get("reason"))
         elif isinstance(choice, str) and choice in _EXTENTS:
-            reply = Approved(_EXTENTS[choice])
+            reply = Approved(_EXTENTS[choice], by="terminal")
         if reply is None or not isinstance(id, str):
             return "the answer was not understood"
         return await self._desk.answer(id, reply)

@@ -111,6 +111,9 @@ def _completed(call: ToolCall, completed: Completed) -> JsonObject:
     ending: JsonObject = {
         "outcome": "error" if completed.wire.get("isError") is True else "completed"
     }
+    approved = completed.executed.permitted.approved
+    if approved is not None:
+        ending["approved"] = {"by": approved.by, "extent": approved.extent.value}
     ran_with = completed.executed.permitted.arguments
     if ran_with != call.arguments:
         ending["ran_with"] = redact(ran_with, _LONGEST_TEXT, _MOST_TEXT)

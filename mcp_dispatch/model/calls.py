@@ -12,7 +12,7 @@ from mcp_dispatch.model.clients import Resumed
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
-from mcp_dispatch.model.questions import ONLY_ONCE, Offer
+from mcp_dispatch.model.questions import ONLY_ONCE, Approved, Offer
 from mcp_dispatch.model.results import Replacement
 from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
 
@@ -156,6 +156,9 @@ class PermittedCall:
     decision: Decision
     judged: frozenset[Path] = frozenset()
     """The real paths that were judged: the tool opens no other."""
+
+    approved: Approved | None = None
+    """The yes that it took; None where the rules alone allow it."""
 
     @property
     def arguments(self) -> JsonObject:

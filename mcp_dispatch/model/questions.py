@@ -1,6 +1,6 @@
 """Asking a person: the question, and the replies that can come back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -64,6 +64,8 @@ class Approved:
     """A yes to this call, and to more of its kind where it reaches further."""
 
     extent: Extent = Extent.ONCE
+    by: str = field(default="client", compare=False)
+    """Who was asked: the client, a terminal, or nobody (the fallback)."""
 
 
 @dataclass(frozen=True, slots=True)
