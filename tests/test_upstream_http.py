@@ -442,6 +442,50 @@ async def test_a_new_session_has_the_tools_listed_again(tmp_path: Path) -> None:
         assert [tool["name"] for tool in server.tools] == ["echo", "grown"]
 
 
+async def test_a_new_session_is_told_again_what_to_watch(tmp_path: Path) -> None:
+    async with chained(tmp_path) as (web, server):
+        await server.shelf.watch(frozenset({"file:///notes"}))
+        await web.arrival("resources/subscribe")
+        web.forget()
+
+        await call(server, "echo")
+        await web.arrival("resources/subscribe", 2)
+
+    sessions = [each.headers["mcp-session-id"] for each in web.of("resources/subscribe")]
+    assert sessions == ["session-1", "session-2"]
+
+
+async def test_a_list_that_is_dropped_costs_nothing_but_itself(tmp_path: Path) -> None:
+    async with web_upstream() as web:
+        web.drops = "resources/list"
+        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
+            await web.arrival("resources/list")
+            with anyio.fail_after(30):
+                await server.shelf.known.wait()
+
+            assert text(await call(server, "echo", text="and on")) == "and on"
+            assert server.state is State.READY
+    assert len(web.of("initialize")) == 1
+
+
+async def test_a_stream_of_news_that_is_cut_is_opened_again_and_the_lists_read_anew(
+    tmp_path: Path,
+) -> None:
+    async with web_upstream(modern=True) as web:
+        web.listens = True
+        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
+            await web.arrival("subscriptions/listen")
+            await web.stop()
+            web.tools.append("grown")
+            await web.start()
+            await web.arrival("subscriptions/listen", 2)
+            with anyio.fail_after(30):
+                while len(server.tools) < 2:
+                    await anyio.lowlevel.checkpoint()
+
+            assert (server.state, server.problem) == (State.READY, None)
+
+
 @pytest.mark.parametrize("modern", [False, True])
 async def test_a_restarted_server_is_used_again_and_no_call_runs_twice(
     tmp_path: Path, modern: bool

@@ -355,7 +355,7 @@ async def test_garbage_on_stdout_is_counted_and_logged(tmp_path: Path) -> None:
 
         assert server.noise == 6
     log = (tmp_path / "logs" / "raw.stderr.log").read_bytes()
-    assert log.startswith(b"[stdout, undecodable] Listening on port 0!\n")
+    assert log.startswith(b"[no message, undecodable] Listening on port 0!\n")
 
 
 async def test_a_child_sees_a_baseline_and_what_it_is_given(tmp_path: Path) -> None:

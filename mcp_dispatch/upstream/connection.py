@@ -111,6 +111,16 @@ class Connection:
                 carrying.cancel_scope.cancel()
 
     @property
+    def renewals(self) -> int:
+        """How often the server has forgotten what it was told, and been greeted again."""
+        return self._transport.renewals
+
+    def suspect_lists(self) -> None:
+        """The server may have changed its lists unheard."""
+        for what in _LIST_CHANGED.values():
+            self._on_list_changed(what)
+
+    @property
     def modern(self) -> bool:
         return self.version == MODERN_VERSION
 

@@ -37,10 +37,11 @@ async def opened(
             # Who has no such server need not wait for what only they use.
             from mcp_dispatch.upstream.remote.opening import remote
 
-            async with remote(
-                address,
-                *(config.name, place.children, place.environ, place.cwd, on_noise),
-                connect=config.connect_timeout,
-                limit=config.max_message,
-            ) as transport:
-                yield transport
+            with log:
+                async with remote(
+                    address,
+                    *(config.name, place.children, place.environ, place.cwd, on_noise),
+                    connect=config.connect_timeout,
+                    limit=config.max_message,
+                ) as transport:
+                    yield transport

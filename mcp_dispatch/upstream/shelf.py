@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,13 +11,14 @@ import anyio
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
+from mcp_dispatch.upstream.errors import ConnectionLost, UpstreamError
 
 logger = logging.getLogger(__name__)
 
 _LIST_SECONDS: Final = 30.0
 _ASK_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
 _LONGEST_LISTENING: Final = 1e9
 
 
@@ -125,7 +127,9 @@ class Shelf:
             return ()
         try:
             listing = await connection.list_all(method, key, _LIST_SECONDS)
-        except (TimeoutError, HandshakeFailed) as error:
+        except ConnectionLost:
+            raise
+        except (TimeoutError, UpstreamError) as error:
             logger.warning("upstream %s: no %s: %s", self._server, key, str(error) or "no answer")
             return ()
         if listing.problem is not None:
@@ -143,6 +147,7 @@ class _Watching:
         self._level: str | None = None
         self._listening: anyio.CancelScope | None = None
         self._acknowledged = anyio.Event()
+        self._renewals = connection.renewals
         connection.on_acknowledged = lambda: self._acknowledged.set()
 
     async def follow(
@@ -154,9 +159,16 @@ class _Watching:
                 with anyio.move_on_after(_ASK_SECONDS):
                     await self._acknowledged.wait()
         else:
+            self._forget_if_renewed()
             await self._subscribe(watched)
             await self._set_level(level)
         self._watched = watched
+
+    def _forget_if_renewed(self) -> None:
+        """A new session knows nothing of what an old one was told."""
+        if self._connection.renewals != self._renewals:
+            self._renewals = self._connection.renewals
+            self._watched, self._level = frozenset(), None
 
     async def _subscribe(self, watched: frozenset[str]) -> None:
         for uri in sorted(watched - self._watched):
@@ -176,8 +188,10 @@ class _Watching:
     async def _tell(self, method: str, params: JsonObject) -> None:
         try:
             answer = await self._connection.request(method, params, timeout=_ASK_SECONDS)
-        except TimeoutError:
-            answer = ProtocolError(0, "no answer")
+        except ConnectionLost:
+            raise
+        except (TimeoutError, UpstreamError) as error:
+            answer = ProtocolError(0, str(error) or "no answer")
         if isinstance(answer, ProtocolError):
             logger.warning("upstream %s: %s: %s", self._server, method, answer.message)
 
@@ -195,16 +209,24 @@ class _Watching:
         }
 
         async def listen() -> None:
-            with scope:
-                while True:
-                    answer = await self._connection.request(
-                        "subscriptions/listen",
-                        {"notifications": wanted},
-                        timeout=_LONGEST_LISTENING,
-                    )
-                    if isinstance(answer, ProtocolError):
-                        self._acknowledged.set()  # it has nothing to tell
-                        return
-                    await anyio.sleep(_PAUSE_SECONDS)
+            with scope, suppress(ConnectionLost):
+                wait = _PAUSE_SECONDS
+                while not isinstance(await self._listen_once(wanted), ProtocolError):
+                    await anyio.sleep(wait)
+                    wait = min(wait * 2, _LONGEST_PAUSE)
+                    # Whatever it would have told meanwhile went by.
+                    self._connection.suspect_lists()
+            self._acknowledged.set()  # it has nothing to tell
 
         tasks.start_soon(listen)
+
+    async def _listen_once(self, wanted: JsonObject) -> JsonObject | ProtocolError | None:
+        """Until the server ends it; None where the stream was cut off."""
+        try:
+            return await self._connection.request(
+                "subscriptions/listen", {"notifications": wanted}, timeout=_LONGEST_LISTENING
+            )
+        except ConnectionLost:
+            raise
+        except UpstreamError:
+            return None

@@ -32,6 +32,10 @@ class StdioTransport:
         return False
 
     @property
+    def renewals(self) -> int:
+        return 0
+
+    @property
     def reader(self) -> SessionReader:
         return self._pipe.reader
 

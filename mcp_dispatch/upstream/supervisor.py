@@ -464,4 +464,4 @@ class Supervisor:
 
     def _heard_noise(self, kind: str, head: bytes) -> None:
         self.noise += 1
-        self._log.write(b"[stdout, " + kind.encode("ascii") + b"] " + head + b"\n")
+        self._log.write(b"[no message, " + kind.encode("ascii") + b"] " + head + b"\n")

@@ -19,6 +19,11 @@ class Transport(Protocol):
         ...
 
     @property
+    def renewals(self) -> int:
+        """How many sessions were begun in place of one that the server had forgotten."""
+        ...
+
+    @property
     def reader(self) -> SessionReader: ...
 
     @property

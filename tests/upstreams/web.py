@@ -84,6 +84,8 @@ class WebUpstream:
         self.streams: dict[str, Callable[[Reply, Asked], Awaitable[None]]] = {}
         self.credentials: str | None = None
         self.tools = ["echo"]
+        self.listens = False
+        self.drops: str | None = None
         self.schemas: dict[str, Message] = {}
         self.news = anyio.Event()
         self.stirred = anyio.Event()
@@ -209,7 +211,7 @@ class WebUpstream:
             return
         result = {
             "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {"listChanged": True}},
+            "capabilities": {"tools": {"listChanged": True}, "resources": {"subscribe": True}},
             "serverInfo": {"name": "web", "version": "1"},
         }
         headers: dict[str, str] = {}
@@ -228,6 +230,17 @@ class WebUpstream:
         elif method == "server/discover":
             versions: Message = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
             await self.result(reply, asked, {"resultType": "complete", **versions})
+        elif method == "subscriptions/listen" and self.listens:
+            await reply.open_events()
+            await reply.event(
+                {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged"}
+            )
+            await anyio.sleep_forever()
+        elif method == self.drops:
+            raise Hangup
+        elif method in ("resources/subscribe", "resources/templates/list", "resources/list"):
+            key = "resourceTemplates" if "templates" in method else "resources"
+            await self.result(reply, asked, {} if "subscribe" in method else {key: []})
         elif method == "tools/list":
             tools = [
                 {

@@ -42,6 +42,10 @@ class EventStreamHttp:
         return False
 
     @property
+    def renewals(self) -> int:
+        return 0
+
+    @property
     def reader(self) -> SessionReader:
         return self._inbox
 

@@ -69,6 +69,10 @@ class StreamableHttp:
         return True
 
     @property
+    def renewals(self) -> int:
+        return self._renewals
+
+    @property
     def reader(self) -> SessionReader:
         return self._inbox
 
