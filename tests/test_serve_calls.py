@@ -300,29 +300,6 @@ async def test_a_cancelled_call_stops_what_it_started(installed: Installation, e
     assert [entry["outcome"] for entry in installed.journal()] == ["cancelled", "completed"]
 
 
-async def test_five_calls_sent_at_once_run_as_two_one_two(
-    installed: Installation, era: Era
-) -> None:
-    installed.rules(allow=["Edit(./**)", "mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
-    order: list[str] = []
-
-    async with installed.client(era) as client:
-        await client.list_tools()
-
-        async def one(label: str, name: str, arguments: dict[str, Any]) -> None:
-            await client.call_tool(name, arguments)
-            order.append(label)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(one, "slow", "demo__count_slowly", {"to": 2})
-            tasks.start_soon(one, "quick", "demo__count_slowly", {"to": 1})
-            tasks.start_soon(one, "write", "Write", {"file_path": "w", "content": "w"})
-            tasks.start_soon(one, "after", "demo__roll_dice", {"sides": 6})
-
-    assert order == ["quick", "slow", "write", "after"]
-
-
 async def test_every_outcome_is_in_the_journal(installed: Installation, era: Era) -> None:
     installed.rules(allow=["Bash(echo:*)"], deny=["Bash(rm:*)"])
 
