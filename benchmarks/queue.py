@@ -32,6 +32,7 @@ from mcp_dispatch.hooks.config import parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import ToolCall
+from mcp_dispatch.model.clients import NoClient
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.questions import NobodyToAsk, Question, Reply
 from mcp_dispatch.model.tools import (
@@ -88,6 +89,8 @@ class Counter:
 
 
 class Nobody:
+    client = NoClient()
+
     async def progress(self, params: JsonObject) -> None:
         return None
 

@@ -52,6 +52,7 @@ class Executor:
 
     async def call(self, call: ToolCall, scope: Scope, caller: Caller) -> Outcome:
         """One call, beside those that arrive in the same window of time."""
+        call = self._dispatcher.opened(call)
         member = scope.batches.join(call)
         outcome = await self._dispatcher.dispatch(call, scope, caller, member)
         member.reach(CallState.DELIVERED)
@@ -145,7 +146,7 @@ class Stream:
     def _join(self, call: ToolCall, watch: Watch | None) -> Member:
         if self._batch.closed:
             raise RuntimeError("the message is complete; begin a new stream for the next one")
-        member = self._batch.join(call)
+        member = self._batch.join(self._dispatcher.opened(call))
         member.watch = watch
         member.reach(CallState.QUEUED)
         return member

@@ -36,6 +36,7 @@ class Place:
         self.folder = folder
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
+        self.servers: list[Path] = []
         self.settings = folder / "settings.json"
         self.use(ALLOW_ALL)
 
@@ -48,11 +49,18 @@ class Place:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
+    def upstream(self) -> None:
+        """The demo server, whose tools wait behind `tool_search`."""
+        entry = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo_upstream"]}
+        self.servers = [self.folder / "servers.json"]
+        self.servers[0].write_text(json.dumps({"mcpServers": {"demo": entry}}), encoding="utf-8")
+
     @asynccontextmanager
     async def open(self, ask: Ask | None = None) -> AsyncGenerator[Dispatch, None]:
         async with mcp_dispatch.open(
             workspace=self.workspace,
             settings=self.settings,
+            mcp_config=self.servers,
             state_dir=self.folder / "state",
             environ={**os.environ, "MCP_DISPATCH_CONFIG_DIR": str(self.folder / "config")},
             ask=ask,
@@ -338,6 +346,30 @@ async def test_the_largest_results_of_a_message_are_kept_on_disk_first(place: Pl
     assert sum(sizes) > 200_000
     assert kept == ["2"]
     assert first == again
+
+
+async def test_what_tool_search_finds_is_defined_in_the_next_turn(place: Place) -> None:
+    place.use({"allow": ["mcp__demo"]}, dispatch={"toolSearch": {"mode": "always"}})
+    place.upstream()
+
+    async with place.open() as dispatch:
+        before = dispatch.definitions()
+        (search,) = await results(dispatch, use("1", "tool_search", query="select:demo__roll_dice"))
+        after = dispatch.definitions()
+        by_name, enveloped = await results(
+            dispatch,
+            use("2", "demo__roll_dice", sides=6),
+            use("3", "call_tool", name="demo__roll_dice", arguments={"sides": 6}),
+        )
+
+    names = [each["name"] for each in after]
+    assert "demo__roll_dice" in said(search)
+    assert after[: len(before)] == before
+    assert names[len(before) :] == ["demo__roll_dice"]
+    assert "is_error" not in by_name
+    assert "is_error" not in enveloped
+    tools = [entry["tool"] for entry in place.journal() if "outcome" in entry]
+    assert tools == ["tool_search", "mcp__demo__roll_dice", "mcp__demo__roll_dice"]
 
 
 async def test_an_exception_of_the_program_comes_out_as_it_is(place: Place) -> None:
