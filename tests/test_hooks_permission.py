@@ -212,12 +212,12 @@ async def test_a_hook_is_told_of_a_denial_and_may_let_it_be_tried_again(tmp_path
         for_want_of_an_answer = await denied(line, says)
 
     text = message(by_rule)
-    assert text.endswith(" A hook says that the call may be made again.")
+    assert text.endswith("\nA hook says that the call may be made again.")
     assert (told["tool_name"], told["tool_input"], told["tool_use_id"], told["reason"]) == (
         "T",
         {"x": 1},
         "use",
-        text.removesuffix(" A hook says that the call may be made again."),
+        text.removesuffix("\nA hook says that the call may be made again."),
     )
     assert message(for_want_of_an_answer).endswith("may be made again.")
 
@@ -239,3 +239,19 @@ async def test_a_call_that_no_tool_would_take_is_no_denial(tmp_path: Path) -> No
         await denied(line, "touch ran", deny=["T"])
 
     assert not (tmp_path / "ran").exists()
+
+
+async def test_what_hooks_want_the_model_to_know_is_told_with_a_denial_too(tmp_path: Path) -> None:
+    output = {
+        "continue": False,
+        "stopReason": "enough",
+        "hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": "ctx"},
+    }
+    hooks = hooks_for("PreToolUse", f"printf '%s' '{json.dumps(output)}'")
+    async with a_line(tmp_path, RecordingTool("T")) as line:
+        outcome = await line.use({"permissions": {"deny": ["T"]}, "hooks": hooks}).call("T")
+
+    assert message(outcome).splitlines()[1:] == [
+        "PreToolUse:T hook additional context: ctx",
+        "A hook asks to stop here: enough",
+    ]

@@ -37,7 +37,7 @@ def record_of(
     if isinstance(outcome, Completed):
         decision = outcome.executed.permitted.decision
     return {
-        "time": _rfc3339(started),
+        "time": rfc3339(started),
         "scope": scope,
         "call": call.id,
         "tool_use_id": redact_text(call.tool_use_id, _LONGEST_NAME),
@@ -74,7 +74,7 @@ def passage_record(
     elif isinstance(outcome, Unfinished):
         ended = {"outcome": "suspended", "asks": [_told(key) for key in outcome.input_requests]}
     return {
-        "time": _rfc3339(started),
+        "time": rfc3339(started),
         "scope": scope,
         "call": id,
         "tool": redact_text(f"mcp__{server}", _LONGEST_NAME),
@@ -85,7 +85,7 @@ def passage_record(
     }
 
 
-def _rfc3339(started: float) -> str:
+def rfc3339(started: float) -> str:
     return datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 

@@ -1,7 +1,6 @@
 """The record of what a hook did."""
 
-from datetime import UTC, datetime
-
+from mcp_dispatch.journal.events import rfc3339
 from mcp_dispatch.journal.redaction import redact, redact_text
 from mcp_dispatch.model.circumstances import HookRecord
 from mcp_dispatch.model.json import JsonObject
@@ -13,9 +12,8 @@ _MOST_TEXT = 32_000
 
 def hook_entry(record: HookRecord, *, scope: str, call: str | None, now: float) -> JsonObject:
     """One line of the journal, secrets redacted. `now` is in seconds since the epoch."""
-    time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     return {
-        "time": time,
+        "time": rfc3339(now),
         "scope": scope,
         **({} if call is None else {"call": call}),
         "event": record.event.value,

@@ -30,6 +30,7 @@ from mcp_dispatch.model.questions import (
 )
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.questioning import Questioning
+from mcp_dispatch.results.words import stop_notes
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.tools.targets import path_changed
 
@@ -64,7 +65,7 @@ async def authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Sus
     except Refused as refused:
         if refused.refusal.by is not RefusedBy.PERMISSION:
             raise
-        raise await _after_the_hooks_of_denials(refused, reviewed.checked, bench) from refused
+        raise await _after_the_hooks_of_denials(refused, reviewed, bench) from refused
 
 
 async def _authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Suspended:
@@ -144,13 +145,16 @@ async def _heard(judgement: Judgement, bench: Bench) -> Judgement:
 
 
 async def _after_the_hooks_of_denials(
-    refused: Refused, checked: CheckedCall, bench: Bench
+    refused: Refused, reviewed: ReviewedCall, bench: Bench
 ) -> Refused:
-    """The refusal, with what PermissionDenied hooks have to add."""
-    retry = await bench.hooks.denied(checked, str(refused), bench.circumstances)
-    if not retry:
+    """The refusal, with what hooks have to say beside it."""
+    retry = await bench.hooks.denied(reviewed.checked, str(refused), bench.circumstances)
+    review = reviewed.review
+    words = ["A hook says that the call may be made again."] if retry else []
+    words += [*review.contexts, *stop_notes(review.stopped)]
+    if not words:
         return refused
-    message = f"{refused} A hook says that the call may be made again."
+    message = "\n".join([str(refused), *words])
     return Refused(RefusedBy.PERMISSION, message, refused.refusal.decision)
 
 
