@@ -3,7 +3,7 @@
 import logging
 import os
 import shlex
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks, Reach
 from mcp_dispatch.hooks.http import HttpLimits
 from mcp_dispatch.hooks.urls import AllowedUrls
+from mcp_dispatch.journal.found import activated_now
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError, Refused
 from mcp_dispatch.model.json import JsonObject
@@ -292,8 +293,9 @@ class App:
             for path in self._workspace.directories
         ]
 
-    def overview(self, activated: Collection[str]) -> Overview:
-        """Every tool there is. `activated` are the rule names of those that clients have found."""
+    def overview(self) -> Overview:
+        """Every tool there is, as other processes of this state directory see it too."""
+        activated = activated_now(self._state.journal)
         return overview(self.offering, self._upstreams.servers, activated)
 
     async def expect(self, name: str) -> None:

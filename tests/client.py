@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -67,6 +68,17 @@ class Installation:
     def command(self) -> list[str]:
         named = ["--workspace", str(self.workspace), "--state-dir", str(self.state)]
         return [sys.executable, "-m", "mcp_dispatch", "serve", *named, *self._flags]
+
+    def run(self, command: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Another command with the flags of this installation."""
+        return subprocess.run(
+            [*(command if word == "serve" else word for word in self.command), *words],
+            env=self.environ,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
 
     @asynccontextmanager
     async def client(self, era: Era = "legacy", **callbacks: Any) -> AsyncGenerator[Client, None]:

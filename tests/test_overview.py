@@ -14,18 +14,6 @@ from tests.client import Installation, raw_server
 from tests.test_serve_deferral import ALWAYS, DEMO, RAW, listed_bytes
 
 
-def tools(installed: Installation, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [word if word != "serve" else "tools" for word in installed.command]
-    return subprocess.run(
-        [*command, *words],
-        env={**os.environ, "MCP_DISPATCH_CONFIG_DIR": str(installed.config)},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-
-
 async def test_every_tool_is_shown_with_its_state(installed: Installation) -> None:
     installed.settings({"dispatch": {**ALWAYS["dispatch"], "naming": "bare"}})
     installed.rules(deny=["mcp__demo__remember"])
@@ -39,7 +27,7 @@ async def test_every_tool_is_shown_with_its_state(installed: Installation) -> No
             await server.call("found", "tool_search", query="select:recall")
             await server.answer("found")
             seen: dict[str, Any] = json.loads(
-                (await anyio.to_thread.run_sync(tools, installed, "--json")).stdout
+                (await anyio.to_thread.run_sync(installed.run, "tools", "--json")).stdout
             )
     by_server = {source["server"]: source for source in seen["servers"]}
     states = {
@@ -66,9 +54,9 @@ def test_the_table_fits_a_terminal_and_says_what_is_saved(installed: Installatio
     installed.settings(ALWAYS).rules(deny=["mcp__demo__remember"]).upstream("demo", *DEMO)
     installed.upstream("a-server-with-a-name-that-is-too-long", sys.executable, RAW, "--exit", "3")
 
-    table = tools(installed).stdout
-    one = tools(installed, "demo")
-    unknown = tools(installed, "nobody")
+    table = installed.run("tools").stdout
+    one = installed.run("tools", "demo")
+    unknown = installed.run("tools", "nobody")
 
     assert max(map(len, table.splitlines())) <= 80
     assert [line.split() for line in table.splitlines()][:2] == [

@@ -1,9 +1,7 @@
 """The page on the search for tools, done as it is written; and `mcp-dispatch search`."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -33,22 +31,10 @@ async def test_the_example_finds_and_calls_a_tool(installed: Installation) -> No
     assert set(called.structured_content) == {"rolls", "total"}
 
 
-def search(installed: Installation, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [word if word != "serve" else "search" for word in installed.command]
-    return subprocess.run(
-        [*command, *words],
-        env={**os.environ, "MCP_DISPATCH_CONFIG_DIR": str(installed.config)},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-
-
 def test_the_command_shows_the_ranking_with_its_reasons(installed: Installation) -> None:
     installed.upstream("demo", *DEMO)
 
-    done = search(installed, "-n", "1", "roll", "dice")
+    done = installed.run("search", "-n", "1", "roll", "dice")
 
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout == block("search") + "\n"
@@ -58,7 +44,7 @@ def test_the_command_prints_one_object(installed: Installation) -> None:
     installed.settings({"dispatch": {"toolSearch": {"mode": "always"}}})
     installed.upstream("demo", *DEMO).upstream("broken", sys.executable, RAW, "--exit", "3")
 
-    done = search(installed, "--json", "-n", "2", "select:mcp__demo__recall,demo__recal")
+    done = installed.run("search", "--json", "-n", "2", "select:mcp__demo__recall,demo__recal")
 
     answer = json.loads(done.stdout)
     assert [(tool["name"], tool["deferred"]) for tool in answer["tools"]] == [
@@ -75,8 +61,8 @@ def test_a_search_that_finds_nothing_says_so_within_eighty_columns(installed: In
     name = "a" * 60
     installed.upstream("raw", sys.executable, RAW, "--extra", name)
 
-    nothing = search(installed, "quux")
-    crowded = search(installed, "-n", "50", "mcp__raw")
+    nothing = installed.run("search", "quux")
+    crowded = installed.run("search", "-n", "50", "mcp__raw")
 
     assert nothing.returncode == 1
     assert nothing.stdout.startswith("No tool shares a word or a notion with the query.\n")
@@ -85,7 +71,7 @@ def test_a_search_that_finds_nothing_says_so_within_eighty_columns(installed: In
 
 
 def test_a_file_that_is_not_there_is_named(installed: Installation) -> None:
-    done = search(installed.flags("--mcp-config", "/nowhere.json"), "x")
+    done = installed.flags("--mcp-config", "/nowhere.json").run("search", "x")
 
     assert done.returncode == 2
     assert done.stderr.startswith("mcp-dispatch: /nowhere.json: cannot be read")

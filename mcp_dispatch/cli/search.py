@@ -1,7 +1,6 @@
 """`mcp-dispatch search`: which tools a query finds, in which order, and why."""
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,20 +8,16 @@ import typer
 from mcp_dispatch.cli.flags import (
     ClaudeSettingsFlag,
     McpConfigFlag,
-    ModeFlag,
     SettingsFlag,
     StateDirFlag,
     WorkspaceFlag,
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import Options
     from mcp_dispatch.model.json import JsonObject
     from mcp_dispatch.offering import Search
-    from mcp_dispatch.state import StateDirectory
 
 _NOTHING = 1
-_WRONG = 2
 _LONGEST = 300
 
 
@@ -41,7 +36,6 @@ def search(
     settings: SettingsFlag = None,
     mcp_config: McpConfigFlag = None,
     state_dir: StateDirFlag = None,
-    permission_mode: ModeFlag = None,
     claude_settings: ClaudeSettingsFlag = False,
 ) -> None:
     """Show what `tool_search` would find for a query, with the reasons.
@@ -49,37 +43,18 @@ def search(
     Takes the flags of `serve` and starts the servers that it would start. Exits with 1 where
     nothing was found.
     """
-    import anyio
-
     from mcp_dispatch.app import Options
-    from mcp_dispatch.cli.serve import log_to
-    from mcp_dispatch.model.errors import StartError
-    from mcp_dispatch.settings.models import PermissionMode
-    from mcp_dispatch.state import StateDirectory
+    from mcp_dispatch.cli.started import look
 
     options = Options(
         workspace=workspace,
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
-        permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
         claude_settings=claude_settings,
     )
-    try:
-        state = StateDirectory.open(state_dir)
-        log_to(state.logs)
-        found = anyio.run(_search, options, state, " ".join(query), max_results)
-    except StartError as error:
-        print(f"mcp-dispatch: {error}", file=sys.stderr)
-        raise typer.Exit(_WRONG) from None
+    found = look(options, state_dir, lambda app: app.offering.search(" ".join(query), max_results))
     print(json.dumps(_object(found), indent=2) if as_json else _readable(found))
     raise typer.Exit(0 if found.ranked else _NOTHING)
-
-
-async def _search(options: "Options", state: "StateDirectory", query: str, limit: int) -> "Search":
-    from mcp_dispatch.app import open_app
-
-    async with open_app(options, state) as app:
-        return await app.offering.search(query, limit)
 
 
 def _object(found: "Search") -> "JsonObject":

@@ -1,7 +1,6 @@
 """`mcp-dispatch tools`: every tool, whether it is listed or deferred, and what it costs."""
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,12 +14,10 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import Options
+    from mcp_dispatch.app import App
     from mcp_dispatch.model.json import JsonObject
     from mcp_dispatch.overview import Overview, Source
-    from mcp_dispatch.state import StateDirectory
 
-_WRONG = 2
 _OWN = "(built in)"
 
 
@@ -40,12 +37,8 @@ def tools(
 
     Takes the flags of `serve` and starts the servers that it would start. Tokens are estimated.
     """
-    import anyio
-
     from mcp_dispatch.app import Options
-    from mcp_dispatch.cli.serve import log_to
-    from mcp_dispatch.model.errors import StartError
-    from mcp_dispatch.state import StateDirectory
+    from mcp_dispatch.cli.started import look
 
     options = Options(
         workspace=workspace,
@@ -53,13 +46,7 @@ def tools(
         mcp_config=tuple(mcp_config or ()),
         claude_settings=claude_settings,
     )
-    try:
-        state = StateDirectory.open(state_dir)
-        log_to(state.logs)
-        seen = anyio.run(_look, options, state)
-    except StartError as error:
-        print(f"mcp-dispatch: {error}", file=sys.stderr)
-        raise typer.Exit(_WRONG) from None
+    seen = look(options, state_dir, _overview)
     if as_json:
         print(json.dumps(_object(seen), indent=2))
     elif server is None:
@@ -68,13 +55,9 @@ def tools(
         print(_one(seen, server))
 
 
-async def _look(options: "Options", state: "StateDirectory") -> "Overview":
-    from mcp_dispatch.app import open_app
-    from mcp_dispatch.journal.found import activated_now
-
-    async with open_app(options, state) as app:
-        await app.definitions()
-        return app.overview(activated_now(state.journal))
+async def _overview(app: "App") -> "Overview":
+    await app.definitions()
+    return app.overview()
 
 
 def _object(seen: "Overview") -> "JsonObject":
@@ -148,12 +131,12 @@ def _total(seen: "Overview") -> str:
 
 def _one(seen: "Overview", name: str) -> str:
     from mcp_dispatch.cli.explaining import wrapped
+    from mcp_dispatch.cli.started import wrong
 
     found = [source for source in seen.sources if (source.server or _OWN) == name]
     if not found:
         known = ", ".join(source.server or _OWN for source in seen.sources)
-        print(f"mcp-dispatch: no server is named {name!r}; there are: {known}", file=sys.stderr)
-        raise typer.Exit(_WRONG)
+        wrong(f"no server is named {name!r}; there are: {known}")
     source = found[0]
     each = (wrapped(f"{t.tokens:>7,}  {t.state.value:<10} ", t.name) for t in source.tools)
     return "\n".join([_line(source), "", *each])
