@@ -191,8 +191,10 @@ def test_the_typescript_clients_accept_every_schema_and_both_shapes(
         for case in ("small", "large")
     ]
 
-    listed, *called = typescript.run(installed, {"do": "list"}, *calls)
+    listed, *called, followed = typescript.run(installed, {"do": "list"}, *calls, {"do": "follow"})
 
+    page = followed["result"]["contents"][0]["text"]
+    assert json.dumps(rows(4_000)).startswith(page)
     names = {each["name"] for each in listed["result"]["tools"]}
     assert names >= {f"up__{name}" for name in SCHEMAS}
     for call, outcome in zip(calls, called, strict=True):

@@ -24,7 +24,8 @@ async function connect() {
 const steps = {
   list: (client) => client.listTools(),
   call: (client, step) => client.callTool({ name: step.name, arguments: step.arguments ?? {} }),
-  read: (client, step) => client.readResource({ uri: step.uri }),
+  follow: (client, step, last) =>
+    client.readResource({ uri: last.content.find((block) => block.type === "resource_link").uri }),
 };
 
 const [client, transport] = await connect();
@@ -32,7 +33,7 @@ await client.connect(transport);
 const outcomes = [];
 for (const step of plan.steps) {
   try {
-    outcomes.push({ result: await steps[step.do](client, step) });
+    outcomes.push({ result: await steps[step.do](client, step, outcomes.at(-1)?.result) });
   } catch (error) {
     outcomes.push({ error: String(error?.message ?? error) });
   }
