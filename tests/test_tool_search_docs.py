@@ -18,6 +18,11 @@ def block(name: str) -> str:
     return found.group(1)
 
 
+def unscored(ranking: str) -> str:
+    """Without the figures, which mean nothing outside of one search."""
+    return re.sub(r"\) \d+\.\d$", ")", ranking, flags=re.MULTILINE)
+
+
 async def test_the_example_finds_and_calls_a_tool(installed: Installation) -> None:
     installed.settings(json.loads(block("settings"))).rules(allow=["mcp__demo"])
     installed.upstream("demo", *DEMO)
@@ -37,7 +42,7 @@ def test_the_command_shows_the_ranking_with_its_reasons(installed: Installation)
     done = installed.run("search", "-n", "1", "roll", "dice")
 
     assert (done.stderr, done.returncode) == ("", 0)
-    assert done.stdout == block("search") + "\n"
+    assert unscored(done.stdout) == unscored(block("search") + "\n")
 
 
 def test_the_command_prints_one_object(installed: Installation) -> None:

@@ -49,6 +49,15 @@ history historical past previous log 历史 | over_time recent last_year past_ye
 current latest now live today realtime recent 最新 实时 当前 | right_now nowadays at_the_moment as_of_now up_to_date newest
 multiple batch bulk many several 批量 | at_once all_of together simultaneously in_one_go
 next previous forward back | following onward return
+status state progress 状态 | how_is ready alive still_running working is_it_up condition
+label tag categorize classify category 标签 分类 | sort_into group_by mark_as tagged
+filter 筛选 | only_those narrow_down restrict matching leave_out
+wait sleep delay pause timeout | hold_on seconds_later until
+resolve close_issue | settle deal_with
+enable activate turn_on switch_on | allow unlock
+disable deactivate turn_off switch_off | block mute
+ping echo greet hello | is_it_there reachable respond test_connection
+detect recognize recognition identify 识别 检测 | spot notice tell_apart figure_out_what
 
 [files]
 file files 文件 | txt attachment script document disk
@@ -336,7 +345,8 @@ fruit calorie
 [mathematics]
 math equation algebra matrix number 数学
 unit units measure conversion 单位 | celsius kg inch
-random dice shuffle sample choice 随机 | lottery pick unbiased chance selection coin draw_lots
+hash checksum md5 sha256 | fingerprint integrity tampered
+random dice roll shuffle sample choice 随机 | lottery pick throw toss flip unbiased chance selection coin draw_lots
 secure token_hex uuid
 
 [time]
