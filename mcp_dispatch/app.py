@@ -253,6 +253,7 @@ class App:
         scope.asks.clear()
         self._desk.withdraw_scope(scope.id)
         scope.rests.clear()
+        self._upstreams.end_scope(scope.id)
         self._scopes.discard(scope)
         await self.dispatcher.end_session(scope)
         await self._tasks.end_scope(scope.id)

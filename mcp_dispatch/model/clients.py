@@ -31,6 +31,11 @@ class Client(Protocol):
         """The least severe log message that it wants to see for this request."""
         ...
 
+    @property
+    def volunteered(self) -> JsonObject:
+        """Answers that came with the request before anything was asked, by key."""
+        ...
+
     async def put(self, method: str, params: JsonObject) -> JsonObject:
         """A live client's answer. Raises `NotAnswered`."""
         ...
@@ -48,6 +53,10 @@ class NoClient:
 
     @property
     def capabilities(self) -> JsonObject:
+        return {}
+
+    @property
+    def volunteered(self) -> JsonObject:
         return {}
 
     async def put(self, method: str, params: JsonObject) -> JsonObject:

@@ -49,6 +49,15 @@ class WireClient:
         level = sdk.raw_meta(self.ctx).get(_MODERN_LEVEL)
         return level if isinstance(level, str) else None
 
+    @property
+    def volunteered(self) -> JsonObject:
+        """With a state of ours, answers belong to what we asked."""
+        params = self.ctx.params or {}
+        responses = params.get("inputResponses")
+        if self.live or "requestState" in params or not isinstance(responses, dict):
+            return {}
+        return cast(JsonObject, responses)
+
     async def put(self, method: str, params: JsonObject) -> JsonObject:
         if self.ctx.protocol_version < "2025-11-25":
             params = {key: value for key, value in params.items() if key != "mode"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -9,7 +10,9 @@ from typing import Final, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from mcp_dispatch.model.clients import Respondent
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.upstream.connection import Greeting, carried
 from mcp_dispatch.upstream.dossier import Changed, Dossier
 from mcp_dispatch.upstream.memory import Memory
 from mcp_dispatch.upstream.opening import Place
@@ -51,6 +54,7 @@ class Upstreams:
         self._scopes: dict[Supervisor, anyio.CancelScope] = {}
         self._memory = memory
         self._hold = anyio.Event()
+        self._own: dict[tuple[Supervisor, str], Supervisor] = {}
         self.on_change = on_change
         self.on_offers_changed: Callable[[str], None] = lambda _: None
         """Told what has changed at some server: `resources` or `prompts`."""
@@ -138,6 +142,8 @@ class Upstreams:
 
     async def _end(self, server: Supervisor) -> None:
         await server.calls.none()
+        for key in [key for key in self._own if key[0] is server]:
+            self._retire(self._own.pop(key))
         scope = self._scopes.pop(server, None)
         if scope is not None:
             scope.cancel()
@@ -152,6 +158,31 @@ class Upstreams:
     async def _release(self, delay: float) -> None:
         await anyio.sleep(delay)
         self._hold.set()
+
+    def _serving(self, server: Supervisor, respondent: Respondent) -> Supervisor:
+        """Opened when it is first needed; ended with the scope."""
+        if server.config.connection == "shared":
+            return server
+        own = self._own.get((server, respondent.scope))
+        if own is None:
+            own = Supervisor(server.config, self._place, self._timing, lambda: None)
+            own.relay.on_notice, own.relay.roots = server.relay.on_notice, server.relay.roots
+            client = respondent.client
+            own.greeting = Greeting(carried(client.capabilities), modern_first=not client.live)
+            own.on_offers_changed = partial(self._heard_by_own, server)
+            self._own[server, respondent.scope] = own
+            self._start(own)
+        return own
+
+    def _heard_by_own(self, server: Supervisor, what: str) -> None:
+        """What a server offers is read on the connection that is everybody's."""
+        self.on_offers_changed(what)
+        server.list_again(what)
+
+    def end_scope(self, scope: str) -> None:
+        """Its connections are needed no more."""
+        for server, owner in [key for key in self._own if key[1] == scope]:
+            self._retire(self._own.pop((server, owner)))
 
     async def settled(self, timeout: float) -> bool:
         """Wait until every server is known, is ready, or has failed once; False when `timeout` came
@@ -188,6 +219,7 @@ class Upstreams:
         server.on_offers_changed = lambda what: self.on_offers_changed(what)
         server.relay.on_notice = lambda notice: self.on_notice(notice)
         server.relay.roots = lambda: self.roots()
+        server.serving = lambda respondent: self._serving(server, respondent)
         return server
 
     def _changed(self) -> None:

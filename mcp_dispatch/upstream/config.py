@@ -193,6 +193,7 @@ def _server(
         else math.inf,
         max_message=max_message,
         sharing=written.sharing,
+        connection=written.connection,
         tools=_choice(written.tools),
         prefix=written.prefix,
         always_load=written.always_load,

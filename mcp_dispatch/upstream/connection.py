@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
@@ -55,6 +55,14 @@ _LIST_CHANGED: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """How we begin: with what some client, or the only one, can answer, and in which era."""
+
+    declared: JsonObject = field(default_factory=lambda: CARRIED)
+    modern_first: bool = False
+
+
 class Connection:
     """Speaks MCP over a `Transport` as a client, in whichever era the server knows.
 
@@ -67,19 +75,15 @@ class Connection:
         transport: Transport,
         on_list_changed: Callable[[str], None],
         relay: Relay | None = None,
-        *,
-        declared: JsonObject | None = None,
-        modern_first: bool = False,
+        greeting: "Greeting | None" = None,
     ) -> None:
-        """`on_list_changed` is told what has changed: `tools`, `resources` or `prompts`.
-        `declared` is what we can answer, on behalf of whichever client."""
+        """`on_list_changed` is told what has changed: `tools`, `resources` or `prompts`."""
         self._transport = transport
         self._reader = RelatedReader(transport.reader)
         self._dispatcher = JSONRPCDispatcher(self._reader, transport.writer)
         self._on_list_changed = on_list_changed
         self._relay = relay or Relay("server")
-        self._declared = CARRIED if declared is None else declared
-        self._modern_first = modern_first
+        self._greeting = greeting or Greeting()
         self._parameters = RepeatedParameters()
         self._last_id = 0
         self._progress: dict[int, ProgressQueue] = {}
@@ -127,7 +131,7 @@ class Connection:
     async def handshake(self, timeout: float) -> None:
         """Agree on a version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
-            if self._modern_first and await self._is_modern():
+            if self._greeting.modern_first and await self._is_modern():
                 return
             try:
                 await self._initialize()
@@ -140,7 +144,7 @@ class Connection:
     async def _initialize(self) -> None:
         params: JsonObject = {
             "protocolVersion": HANDSHAKE_VERSION,
-            "capabilities": self._declared,
+            "capabilities": self._greeting.declared,
             "clientInfo": CLIENT,
         }
         answer = await self._request("initialize", params, cancellable=False)
@@ -372,7 +376,7 @@ class _Request:
 def carried(capabilities: JsonObject) -> JsonObject:
     """What a client can answer, through us. The workspace we know ourselves."""
     passed = {key: capabilities[key] for key in ("elicitation", "sampling") if key in capabilities}
-    return {**passed, "roots": {}}
+    return {**passed, "roots": {"listChanged": True}}
 
 
 def _kept(meta: JsonObject) -> JsonObject:

@@ -6,12 +6,10 @@ from typing import Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.upstream.server import SharingRule
+from mcp_dispatch.upstream.server import ConnectionRule, SharingRule
 
 _REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse"})
-_NOT_YET: Final = frozenset(
-    {"connection", "oauth", "request_timeout_ms", "bareElicitationCapability"}
-)
+_NOT_YET: Final = frozenset({"oauth", "request_timeout_ms", "bareElicitationCapability"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class _Entry(BaseModel):
     connect_timeout: int | None = Field(default=None, alias="connectTimeout")
     idle_timeout: int | None = Field(default=None, alias="idleTimeout", ge=0)
     sharing: SharingRule = "exclusive"
+    connection: ConnectionRule = "shared"
     tools: ToolsEntry = ToolsEntry()
     prefix: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{0,32}$")
     always_load: bool | None = Field(default=None, alias="alwaysLoad")
@@ -77,6 +76,7 @@ _EXPECTED: Final = {
     "restart": "true or false",
     "inheritEnv": "true or a list of variable names",
     "sharing": '"exclusive", "server" or "shared"',
+    "connection": '"shared" or "per-scope"',
     "tools": 'an object with "include", "exclude" or "rename"',
     "prefix": "at most 32 letters, digits, '-' and '_'",
     "alwaysLoad": "true or false",

@@ -68,8 +68,11 @@ class Errand:
         answers = await self.ask_all({f"question-{self._questions + 1}": inquiry})
         return next(iter(answers.values()))
 
-    async def ask_all(self, inquiries: Mapping[str, Inquiry]) -> dict[str, JsonObject]:
-        """The answers to questions that were put together. Raises `NotAnswered`."""
+    async def ask_all(
+        self, inquiries: Mapping[str, Inquiry], volunteered: JsonObject | None = None
+    ) -> dict[str, JsonObject]:
+        """The answers to questions that were put together; one that was volunteered need not be
+        asked for. Raises `NotAnswered`."""
         self._questions += len(inquiries)
         if self._questions > MOST_QUESTIONS or self._waiting + len(inquiries) > MOST_OPEN:
             raise NotAnswered(-32000, "mcp-dispatch: too many questions for one request")
@@ -81,9 +84,12 @@ class Errand:
             if answer is not None:
                 answers[key] = answer
         left = {key: each for key, each in inquiries.items() if key not in answers}
-        with self._waiting_for(len(left)):
+        given = as_objects({key: (volunteered or {}).get(key) for key in left})
+        answers |= given
+        asked = {key: each for key, each in left.items() if key not in given}
+        with self._waiting_for(len(asked)):
             put = self._put if respondent.client.live else self._leave
-            answers |= await put(left)
+            answers |= await put(asked) if asked else {}
         return {
             key: await each.reviewed(self.respondent, answers[key]) if key in left else answers[key]
             for key, each in inquiries.items()

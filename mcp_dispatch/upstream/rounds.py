@@ -42,7 +42,7 @@ async def _responses(answer: JsonObject, errand: Errand, server: str, roots: Roo
     own = {key for key, each in inquiries.items() if each.method == ROOTS and not forward_roots}
     put = {key: each for key, each in inquiries.items() if key not in own}
     try:
-        answers: JsonObject = {**await errand.ask_all(put)} if put else {}
+        answers: JsonObject = {**await errand.ask_all(put, client.volunteered)} if put else {}
     except NotAnswered as failure:
         if not all(each.method == ELICITATION for each in put.values()) or _undeclared(failure):
             raise CallFailed(

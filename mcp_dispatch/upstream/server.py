@@ -13,6 +13,7 @@ IDLE_SECONDS: Final = 1800.0
 REMOTE_IDLE_SECONDS: Final = 300.0
 MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
+ConnectionRule = Literal["shared", "per-scope"]
 SharingRule = Literal["exclusive", "server", "shared"]
 
 
@@ -63,6 +64,9 @@ class ServerConfig:
     idle_timeout: float = IDLE_SECONDS
     max_message: int = MESSAGE_BYTES
     sharing: SharingRule = "exclusive"
+    connection: ConnectionRule = "shared"
+    """One for everybody, or one for each scope, in the protocol era of its client."""
+
     tools: ToolChoice = field(default_factory=ToolChoice)
     prefix: str | None = None
     """Stands for the server's name in the names of its tools; empty: they are listed bare."""

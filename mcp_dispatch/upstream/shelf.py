@@ -42,6 +42,7 @@ class Shelf:
         self._server = server
         self._on_change = on_change
         self._stale: set[str] = set()
+        self._announced: set[str] = set()
         self._stirred = anyio.Event()
         self._told = anyio.Event()
         self._kept = False
@@ -54,6 +55,10 @@ class Shelf:
 
     def changed(self, what: str) -> None:
         """The server says that its `resources` or `prompts` are others now."""
+        self._announced.add(what)
+        self.refresh(what)
+
+    def refresh(self, what: str) -> None:
         self._stale.add(what)
         self._stirred.set()
 
@@ -107,7 +112,8 @@ class Shelf:
         told.set()
 
     async def _refresh(self, connection: Connection, what: str) -> None:
-        before = self.offers
+        before, announced = self.offers, what in self._announced
+        self._announced.discard(what)
         if what == "prompts":
             prompts = await self._list(connection, "prompts/list", "prompts", "prompts")
             self.offers = Offers(before.resources, before.templates, prompts)
@@ -117,7 +123,8 @@ class Shelf:
                 connection, "resources/templates/list", "resourceTemplates", "resources"
             )
             self.offers = Offers(resources, templates, before.prompts)
-        if repr(before) != repr(self.offers):
+        # Where the server says so, it is so, though its list may look the same to us.
+        if announced or repr(before) != repr(self.offers):
             self._on_change(what)
 
     async def _list(

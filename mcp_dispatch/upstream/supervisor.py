@@ -15,7 +15,7 @@ from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.circuit import Circuit, Tolerance
-from mcp_dispatch.upstream.connection import Connection
+from mcp_dispatch.upstream.connection import Connection, Greeting
 from mcp_dispatch.upstream.dossier import Dossier
 from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import (
@@ -123,6 +123,9 @@ class Supervisor:
         self._on_change = on_change
         self._log = StderrLog(place.logs, config.name)
         self.relay = Relay(config.name)
+        self.greeting = Greeting()
+        self.serving: Callable[[Respondent], Supervisor] = lambda _: self
+        """Who speaks with the server for this client: another where each scope has a connection."""
         self.shelf = Shelf(config.name, self._offers_changed)
         self.on_offers_changed: Callable[[str], None] = lambda _: None
         """Told what has changed: `resources` or `prompts`."""
@@ -137,6 +140,7 @@ class Supervisor:
         self._hold = hold if self.dossier.seen and not config.disabled else None
         if self._hold is not None:
             self.state = State.IDLE
+        self._announced = False
 
     @property
     def name(self) -> str:
@@ -229,6 +233,9 @@ class Supervisor:
         self, request: Asked, respondent: Respondent, *, alone: bool = False
     ) -> JsonObject | ProtocolError | Unfinished:
         """As `request`, with somebody to answer the questions that the server has meanwhile."""
+        server = self.serving(respondent)
+        if server is not self:
+            return await server.carry(request, respondent, alone=alone)
         errand = Errand(respondent, request.progress)
         told = errand.tell if request.progress is not None else None
         asked = replace(request, progress=told, errand=errand)
@@ -346,7 +353,7 @@ class Supervisor:
             return f"failed unexpectedly: {type(error).__name__}: {error}"
 
     async def _speak(self, transport: Transport) -> str:
-        life = _Life(Connection(transport, self._list_changed, self.relay))
+        life = _Life(Connection(transport, self._list_changed, self.relay, self.greeting))
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(life.connection.run)
@@ -391,7 +398,9 @@ class Supervisor:
 
     async def _list_again(self, connection: Connection) -> None:
         try:
-            self._take(await connection.list_tools(self._timing.listing))
+            announced, self._announced = self._announced, False
+            listing = await connection.list_tools(self._timing.listing)
+            self._take(listing, announced=announced)
         except TimeoutError:
             self._become(State.DEGRADED, "did not answer 'tools/list'; its old list is kept")
         except ConnectionLost:
@@ -424,7 +433,7 @@ class Supervisor:
         self._take(listing)
         self.tried.set()
 
-    def _take(self, listing: Listing) -> None:
+    def _take(self, listing: Listing, *, announced: bool = False) -> None:
         # Compared as text: 1, 1.0 and true are equal in Python and not in a schema.
         changed = repr(listing.tools) != repr(self.tools)
         if changed:
@@ -433,6 +442,9 @@ class Supervisor:
         self._become(State.READY if listing.problem is None else State.DEGRADED, listing.problem)
         if changed:
             self._on_change()
+        elif announced:
+            # Where the server says so, it is so, though its list may look the same to us.
+            self.on_offers_changed("tools")
 
     def _fall(self, problem: str) -> None:
         if self.state is not State.DOWN:
@@ -453,8 +465,16 @@ class Supervisor:
     def _lived(self) -> float:
         return 0.0 if self._ready_at is None else self._timing.clock() - self._ready_at
 
+    def list_again(self, what: str) -> None:
+        """Its `tools`, `resources` or `prompts` may be others now."""
+        if what == "tools":
+            self._relist.set()
+        else:
+            self.shelf.refresh(what)
+
     def _list_changed(self, what: str) -> None:
         if what == "tools":
+            self._announced = True
             self._relist.set()
         else:
             self.shelf.changed(what)

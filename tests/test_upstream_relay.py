@@ -1,0 +1,278 @@
+"""Whose question it is, who may answer it, and what becomes of it when the client takes it along."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from mcp_dispatch.model.clients import NotAnswered, Respondent, Resumed, Unfinished
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.upstream.errand import MOST_QUESTIONS, Answer, Beside, Errand, resume
+from mcp_dispatch.upstream.errors import CallFailed
+from mcp_dispatch.upstream.offered import fits
+from mcp_dispatch.upstream.relay import Notice, Relay
+from mcp_dispatch.upstream.rounds import drive
+
+pytestmark = pytest.mark.anyio
+
+ELICIT = "elicitation/create"
+QUESTION: JsonObject = {"message": "Your name?", "requestedSchema": {"type": "object"}}
+ACCEPTED: JsonObject = {"action": "accept", "content": {"name": "Ada"}}
+CAN_ELICIT: JsonObject = {"elicitation": {}}
+
+
+@dataclass
+class Person:
+    """A client that answers everything with the same words."""
+
+    live: bool = True
+    capabilities: JsonObject = field(default_factory=lambda: dict(CAN_ELICIT))
+    log_level: str | None = None
+    volunteered: JsonObject = field(default_factory=lambda: {})
+    asked: list[JsonObject] = field(default_factory=list[JsonObject])
+    told: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    async def put(self, method: str, params: JsonObject) -> JsonObject:
+        self.asked.append(params)
+        return ACCEPTED
+
+    async def tell(self, method: str, params: JsonObject) -> None:
+        self.told.append(params)
+
+
+def errand_of(person: Person, scope: str = "one") -> Errand:
+    return Errand(Respondent(scope, person))
+
+
+async def test_a_question_goes_to_the_only_client_with_a_request_in_flight() -> None:
+    relay, person = Relay("weather"), Person()
+
+    with relay.works_on(1, errand_of(person)):
+        answer = await relay.answer(ELICIT, QUESTION, None)
+
+    assert answer == ACCEPTED
+    assert person.asked[0]["message"] == "[weather] Your name?"
+
+
+async def test_a_question_that_may_be_of_two_clients_is_refused() -> None:
+    relay, person = Relay("weather"), Person()
+
+    with (
+        relay.works_on(1, errand_of(person)),
+        relay.works_on(2, errand_of(person, "two")),
+        pytest.raises(NotAnswered, match="per-scope"),
+    ):
+        await relay.answer(ELICIT, QUESTION, None)
+
+    assert person.asked == []
+
+
+async def test_the_stream_that_a_question_comes_on_says_whose_it_is() -> None:
+    relay, one, two = Relay("weather"), Person(), Person()
+
+    with relay.works_on(1, errand_of(one)), relay.works_on(2, errand_of(two, "two")):
+        await relay.answer(ELICIT, QUESTION, 1)
+
+    assert (len(one.asked), len(two.asked)) == (1, 0)
+
+
+async def test_a_question_while_nothing_is_asked_of_the_server_is_refused() -> None:
+    with pytest.raises(NotAnswered, match="no request is in flight"):
+        await Relay("weather").answer(ELICIT, QUESTION, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "capabilities", "missing"),
+    [
+        (ELICIT, QUESTION, {}, "elicitation"),
+        (ELICIT, {**QUESTION, "mode": "url"}, {"elicitation": {}}, "elicitation.url"),
+        (ELICIT, QUESTION, {"elicitation": {"url": {}}}, "elicitation.form"),
+        ("sampling/createMessage", {}, CAN_ELICIT, "sampling"),
+        ("sampling/createMessage", {"tools": []}, {"sampling": {}}, "sampling.tools"),
+    ],
+)
+async def test_only_what_the_client_declared_is_asked_of_it(
+    method: str, params: JsonObject, capabilities: JsonObject, missing: str
+) -> None:
+    relay, person = Relay("weather"), Person(capabilities=capabilities)
+
+    with (
+        relay.works_on(1, errand_of(person)),
+        pytest.raises(NotAnswered, match=f"did not declare '{missing}'") as refusal,
+    ):
+        await relay.answer(method, params, None)
+
+    assert refusal.value.code == -32601
+    assert person.asked == []
+
+
+async def test_a_flood_of_questions_ends() -> None:
+    relay, person = Relay("weather"), Person()
+
+    with relay.works_on(1, errand_of(person)):
+        for _ in range(MOST_QUESTIONS):
+            await relay.answer(ELICIT, QUESTION, None)
+        with pytest.raises(NotAnswered, match="too many questions"):
+            await relay.answer(ELICIT, QUESTION, None)
+
+    assert len(person.asked) == MOST_QUESTIONS
+
+
+async def test_roots_are_what_we_know_and_need_no_client() -> None:
+    relay = Relay("weather")
+    relay.roots = lambda: [{"uri": "file:///work", "name": "work"}]
+
+    assert await relay.answer("roots/list", {}, None) == {
+        "roots": [{"uri": "file:///work", "name": "work"}]
+    }
+
+
+async def test_hidden_characters_in_a_question_are_shown() -> None:
+    relay, person = Relay("weather"), Person()
+
+    with relay.works_on(1, errand_of(person)):
+        await relay.answer(ELICIT, {**QUESTION, "message": "pay\u202eyap"}, None)
+
+    assert person.asked[0]["message"] == "[weather] pay\\u{202e}yap"
+
+
+async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
+    async def foresee(server: str, params: JsonObject) -> JsonObject | None:
+        return {"action": "decline"}
+
+    relay, person = Relay("weather"), Person()
+
+    with relay.works_on(1, Errand(Respondent("one", person, foresee))):
+        answer = await relay.answer(ELICIT, QUESTION, None)
+
+    assert answer == {"action": "decline"}
+    assert person.asked == []
+
+
+async def test_notices_of_a_request_are_delivered_before_its_result_and_in_order() -> None:
+    relay, person = Relay("weather"), Person()
+    heard: list[Notice] = []
+
+    async def hear(notice: Notice) -> None:
+        await anyio.lowlevel.checkpoint()
+        heard.append(notice)
+
+    relay.on_notice = hear
+    errand = errand_of(person)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(relay.deliver)
+        await anyio.wait_all_tasks_blocked()
+        with relay.works_on(1, errand):
+            for number in range(20):
+                relay.hear("notifications/message", {"data": number}, None)
+            await relay.drain()
+        tasks.cancel_scope.cancel()
+
+    assert [notice.params["data"] for notice in heard] == list(range(20))
+    assert {notice.errand for notice in heard} == {errand}
+
+
+# -- clients that take questions along
+
+
+def beside(tasks: TaskGroup) -> Beside:
+    def start(task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        tasks.start_soon(task)
+
+    return start
+
+
+class Upstream:
+    """A server of 2025-11-25 that asks once while it works, over a relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.cancelled = anyio.Event()
+
+    async def work(self, errand: Errand) -> Answer:
+        with self.relay.works_on(1, errand):
+            try:
+                return {"answer": await self.relay.answer(ELICIT, QUESTION, None)}
+            except anyio.get_cancelled_exc_class():
+                self.cancelled.set()
+                raise
+
+
+async def test_a_client_that_comes_back_with_an_answer_gets_the_result() -> None:
+    upstream, person = Upstream(Relay("weather")), Person(live=False)
+    async with anyio.create_task_group() as tasks:
+        errand = errand_of(person)
+        first = await errand.carry(upstream.work, beside(tasks))
+        assert isinstance(first, Unfinished)
+        [(key, request)] = first.input_requests.items()
+        assert isinstance(request, dict)
+        assert request["method"] == ELICIT
+
+        again = Resumed(first.rest, {key: ACCEPTED})
+        assert await resume(again, Respondent("one", person), None) == {"answer": ACCEPTED}
+        with pytest.raises(CallFailed, match="Nothing waits"):
+            await resume(again, Respondent("one", person), None)
+
+
+async def test_a_wrong_answer_leaves_the_question_open() -> None:
+    upstream, person = Upstream(Relay("weather")), Person(live=False)
+    async with anyio.create_task_group() as tasks:
+        first = await errand_of(person).carry(upstream.work, beside(tasks))
+        assert isinstance(first, Unfinished)
+
+        second = await resume(
+            Resumed(first.rest, {"other": ACCEPTED}), Respondent("one", person), None
+        )
+
+        assert isinstance(second, Unfinished)
+        assert second.input_requests == first.input_requests
+        second.rest.drop()
+
+
+async def test_what_nobody_comes_back_for_is_cancelled_at_the_server() -> None:
+    upstream, person = Upstream(Relay("weather")), Person(live=False)
+    async with anyio.create_task_group() as tasks:
+        first = await errand_of(person).carry(upstream.work, beside(tasks))
+        assert isinstance(first, Unfinished)
+
+        first.rest.drop()
+        with anyio.fail_after(10):
+            await upstream.cancelled.wait()
+
+
+async def test_a_server_of_the_new_era_is_driven_round_by_round() -> None:
+    sent: list[JsonObject] = []
+
+    async def send(params: JsonObject) -> Answer:
+        sent.append(params)
+        if "inputResponses" in params:
+            return {"content": []}
+        asked: JsonObject = {"name": {"method": ELICIT, "params": QUESTION}}
+        return {"resultType": "input_required", "inputRequests": asked, "requestState": "s"}
+
+    person = Person()
+    answer = await drive(send, {"name": "t"}, errand_of(person), "weather", lambda: [])
+
+    assert answer == {"content": []}
+    assert sent == [
+        {"name": "t"},
+        {"name": "t", "inputResponses": {"name": ACCEPTED}, "requestState": "s"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "expected"),
+    [
+        ("test://{id}/data", "test://1/data", True),
+        ("test://{id}/data", "test://1/dat", False),
+        ("test://{id}", "best://1", False),
+        ("test://{a}/{b}/end", "test://1/2/end", True),
+        ("test://{a}-{b}", "test://1", False),
+        ("test://fixed", "test://fixed", True),
+    ],
+)
+async def test_a_uri_fits_a_template(template: str, uri: str, expected: bool) -> None:
+    assert fits(template, uri) is expected
