@@ -11,7 +11,7 @@ from mcp_dispatch.approval.approver import Approver
 from mcp_dispatch.around_hooks import Surroundings
 from mcp_dispatch.batch import Member
 from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.journal.events import passage_record, record_of
+from mcp_dispatch.journal.events import passage_record, record_of, shrunk_record
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import (
     CheckedCall,
@@ -181,7 +181,9 @@ class Dispatcher:
 
     async def shrink(self, completed: Completed, scope: Scope) -> Completed:
         """The result again, kept on disk because those delivered with it leave no room for it."""
-        return await shrink(self._results, self._live().limits, completed, scope)
+        shrunk = await shrink(self._results, self._live().limits, completed, scope)
+        await self._journal.record(shrunk_record(shrunk, scope=scope.id, now=time.time()))
+        return shrunk
 
     def respondent(
         self, scope: Scope, client: Client, let_go: Callable[[], None] = nothing_held

@@ -163,14 +163,21 @@ class StreamingExecutor:
         self._stream.cancel(CancelReason.STREAMING_FALLBACK, _DISCARDED)
 
     def _caller(self, tool_use_id: str) -> "_Caller":
-        tell = partial(self._progress, tool_use_id) if self._progress else no_progress
+        tell = partial(self._tell, tool_use_id) if self._progress else no_progress
         return _Caller(tell, self._backstage.ask)
+
+    async def _tell(self, tool_use_id: str, update: JsonObject) -> None:
+        if self._progress is not None:
+            try:
+                await self._progress(tool_use_id, update)
+            except Exception:  # guards against the caller's code: no tool fails for it
+                logger.exception("progress failed for %s", tool_use_id)
 
     def _watch(self, member: Member) -> None:
         if self._on_state is not None:
             try:
                 self._on_state(member.call.tool_use_id, member.state)
-            except Exception:  # guards against the caller's code, inside of which nothing waits
+            except Exception:  # as above
                 logger.exception("on_state failed for %s", member.call.tool_use_id)
 
 

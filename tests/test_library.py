@@ -253,6 +253,22 @@ async def test_progress_is_told_at_once(place: Place) -> None:
     assert said(found[0]) == "begun\ngo"
 
 
+async def test_what_the_program_does_with_news_harms_no_call(place: Place) -> None:
+    async def refuse(id: str, update: JsonObject) -> None:
+        raise RuntimeError("no display")
+
+    def refuse_too(id: str, state: CallState) -> None:
+        raise RuntimeError("no display")
+
+    async with place.open() as dispatch:
+        blocks = [use("1", "Bash", command="echo told")]
+        with anyio.fail_after(30):
+            running = dispatch.run(blocks, progress=refuse, on_state=refuse_too)
+            found = [result async for result in running]
+
+    assert [said(result) for result in found] == ["told"]
+
+
 async def test_an_interrupted_command_leaves_no_process_and_says_so(place: Place) -> None:
     os.mkfifo(place.workspace / "pids")
     async with place.open() as dispatch:
@@ -343,6 +359,8 @@ async def test_the_largest_results_of_a_message_are_kept_on_disk_first(place: Pl
         again = await results(dispatch, *blocks)
 
     kept = [result["tool_use_id"] for result in first if "<persisted-output>" in said(result)]
+    shrunk = [entry for entry in place.journal() if entry.get("event") == "result_shrunk"]
+    assert [each["replaced"][0]["bytes"] for each in shrunk] == [29_950, 29_950]
     assert sum(sizes) > 200_000
     assert kept == ["2"]
     assert first == again

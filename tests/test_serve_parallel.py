@@ -11,8 +11,9 @@ import pytest
 from anyio.abc import TaskGroup
 from mcp import Client
 
-from tests.client import ERAS, Era, Installation, text_of
-from tests.http_face import serving
+from mcp_dispatch.model.json import Json
+from tests.client import ERAS, Era, Installation, raw_server, text_of
+from tests.http_face import serving, until_gone
 
 Way = Literal["stdio", "http"]
 
@@ -217,3 +218,26 @@ async def _cancelled_once(calls: TaskGroup, client: Client, name: str, content: 
     await arrived(client)
     scope.cancel()
     await arrived(client)
+
+
+async def test_a_call_that_its_client_cancels_gets_no_answer(installed: Installation) -> None:
+    installed.rules(allow=["Bash"])
+    os.mkfifo(installed.workspace / "pid")
+    answered: list[Json] = []
+
+    with anyio.fail_after(60):
+        async with raw_server(installed) as server:
+            await server.greet()
+            await server.call("long", "Bash", command="echo $$ > pid; sleep 600")
+            async with await anyio.open_file(installed.workspace / "pid") as pipe:
+                pid = int(await pipe.readline())
+            method, id = "notifications/cancelled", "long"
+            await server.send({"jsonrpc": "2.0", "method": method, "params": {"requestId": id}})
+            await until_gone(pid)
+            await server.call("next", "Bash", command="echo next")
+            while "next" not in answered:
+                answered.append((await server.receive()).get("id"))
+
+    assert "long" not in answered
+    ends = [(entry["outcome"], entry.get("reason")) for entry in installed.journal()]
+    assert ends == [("cancelled", "user_interrupted"), ("completed", None)]
