@@ -35,6 +35,7 @@ from mcp_dispatch.pool.assemble import Pool, assemble
 from mcp_dispatch.pool.deferral import Mode, Terms
 from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.orphans import adopt, reap
 from mcp_dispatch.results.limits import BASH_CHARS, Limits
 from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.results.store import ResultStore
@@ -89,6 +90,9 @@ class Options:
     permission_mode: PermissionMode | None = None
     claude_settings: bool = False
     ask_fallback: AskFallback = AskFallback.DENY
+    owns_process: bool = False
+    """Nothing but the server runs in this process: it may be the parent of orphans."""
+
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     managed_dir: Path = MANAGED_DIR
 
@@ -121,6 +125,8 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
             *(children, upstreams, results, journal, tasks),
         )
         children.beside(app.follow_settings)
+        if options.owns_process and adopt():
+            children.beside(reap)
         await app.counter.open()
         children.beside(app.counter.attend)
         try:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from mcp_dispatch.model.calls import Asked, Review, ToolCall
+from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.tools import DirectoryChanged, FileRead, FileSeen
 from mcp_dispatch.scope import PARKED_AT_MOST, PARKED_SECONDS, OpenAsks, Scope
 
@@ -27,6 +30,14 @@ def test_an_answer_for_other_arguments_counts_for_nothing() -> None:
 
     assert asks.take(state, "Bash", {"command": "rm"}) is None
     assert len(asks) == 0
+
+
+@pytest.mark.parametrize("other", [True, 1.0, "1", [1]])
+def test_what_python_calls_equal_is_not_the_same_argument(other: Json) -> None:
+    asks = OpenAsks()
+    state = asks.park(ToolCall("id", "id", "T", {"x": 1}), Asked(Review()))
+
+    assert asks.take(state, "T", {"x": other}) is None
 
 
 def test_an_ask_expires() -> None:

@@ -1,6 +1,7 @@
 """Questions to real clients of both eras, and to a terminal beside them."""
 
 import json
+import os
 import stat
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -357,6 +358,24 @@ async def test_a_terminal_is_nothing_for_commands_that_a_model_runs(
     assert '"refused":"it was started by an mcp-dispatch server"' in text_of(tried)
     assert '"refused":"it was started by an mcp-dispatch server"' in text_of(hidden)
     assert "`approvals` is for a person" in text_of(ran)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere an orphan's line is lost")
+async def test_a_command_that_detaches_itself_and_drops_its_mark_is_turned_away(
+    installed: Installation,
+) -> None:
+    installed.rules(allow=["Bash"])
+    said = installed.workspace / "said"
+    os.mkfifo(said)
+    guest = f"{sys.executable} {GUEST} {installed.state}/run/*.sock > {said}"
+    installed.file("leave.sh", f"(setsid env -i sh -c '{guest}' > /dev/null 2>&1 &)")
+    async with installed.client() as client:
+        left = await client.call_tool("Bash", {"command": "sh leave.sh"})
+        with anyio.fail_after(60):
+            heard = await anyio.Path(said).read_text(encoding="utf-8")
+
+    assert not left.is_error
+    assert json.loads(heard) == {"refused": "it was started by an mcp-dispatch server"}
 
 
 async def test_a_server_that_is_killed_takes_its_questions_along(installed: Installation) -> None:

@@ -65,6 +65,7 @@ def serve(
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
         state_dir=state_dir,
+        owns_process=True,
         permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
         claude_settings=claude_settings,
         ask_fallback=AskFallback(ask_fallback.value),

@@ -1,0 +1,40 @@
+"""Orphans stay below the server, and leave no zombies behind."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import os, subprocess, time
+from pathlib import Path
+from mcp_dispatch.processes.orphans import adopt, reap_ended
+
+assert adopt()
+started = subprocess.Popen(["sh", "-c", "exit 7"], start_new_session=True)
+beside = subprocess.Popen(["sh", "-c", "exit 8"])
+leaving = "(sleep 0.2 & echo $!); exit 9"
+parent = subprocess.Popen(["sh", "-c", leaving], start_new_session=True, stdout=subprocess.PIPE)
+orphan = int(parent.stdout.readline())
+assert parent.wait() == 9
+stat = Path(f"/proc/{orphan}/stat")
+print("adopted" if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid() else "lost")
+deadline = time.monotonic() + 30
+while stat.exists() and time.monotonic() < deadline:
+    reap_ended()
+print("gone" if not stat.exists() else "left")
+print(started.wait(), beside.wait())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt")
+def test_an_orphan_is_adopted_and_reaped_and_nobody_elses_end_is_taken() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == ["adopted", "gone", "7 8"]
