@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.approval.approver import Approver
@@ -28,6 +28,7 @@ from tests.hook_desk import SayingUpstream, specific
 from tests.policy.bench import Rules, policy
 from tests.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
+DEFAULT = PermissionMode.DEFAULT
 VALUES = ["a", "b", "c"]
 RULES = ["T", "T(x:a)", "T(x:b)", "T(x:c)", "T(y:1)", "*"]
 
@@ -102,6 +103,15 @@ async def ran_with(
     arguments,
     st.lists(before, max_size=3),
     st.lists(requested, max_size=2),
+)
+@example(  # rewritten away from what a rule denies
+    Rules(deny=["T(x:a)"]), DEFAULT, {"x": "a"}, [says_before("allow", {"x": "b"})], []
+)
+@example(  # rewritten into what a rule denies, where a person would have been asked
+    Rules(deny=["T(x:b)"]), DEFAULT, {"x": "a"}, [], [allows({"x": "b"})]
+)
+@example(  # rewritten into what a rule asks about
+    Rules(ask=["T(x:b)"]), DEFAULT, {"x": "a"}, [], [allows({"x": "b"})]
 )
 def test_no_hook_loosens_a_rule_and_what_a_hook_rewrites_is_judged_again(
     book: Rules,
