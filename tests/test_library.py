@@ -390,6 +390,30 @@ async def test_what_tool_search_finds_is_defined_in_the_next_turn(place: Place) 
     assert tools == ["tool_search", "mcp__demo__roll_dice", "mcp__demo__roll_dice"]
 
 
+async def test_hooks_hear_of_all_calls_of_a_message_when_it_is_complete(place: Place) -> None:
+    context = {"hookEventName": "PostToolBatch", "additionalContext": "well done"}
+    told = json.dumps({"hookSpecificOutput": context})
+    hook = {"type": "command", "command": f"cat > batch.json; printf '%s' '{told}'"}
+    place.use(ALLOW_ALL, hooks={"PostToolBatch": [{"hooks": [hook]}]})
+
+    async with place.open() as dispatch:
+        executor = dispatch.stream()
+        for id in "12":
+            executor.add(use(id, "Bash", command=f"echo {id}"))
+        with anyio.fail_after(30):
+            while executor.states["2"] is not CallState.COMPLETED:
+                await checkpoint()
+            early = executor.completed()
+            late = await executor.remaining()
+
+    assert [said(result) for result in [*early, *late]] == [
+        "1",
+        "2\nPostToolBatch hook additional context: well done",
+    ]
+    heard = json.loads((place.workspace / "batch.json").read_text(encoding="utf-8"))
+    assert [call["tool_use_id"] for call in heard["tool_calls"]] == ["1", "2"]
+
+
 async def test_an_exception_of_the_program_comes_out_as_it_is(place: Place) -> None:
     with pytest.raises(ZeroDivisionError):
         async with place.open():
