@@ -55,7 +55,7 @@ def record_of(
 def shrunk_record(completed: Completed, *, scope: str, now: float) -> JsonObject:
     """One line of the journal for a result that gave way to others of its message."""
     return {
-        "time": _rfc3339(now),
+        "time": rfc3339(now),
         "scope": scope,
         "call": completed.executed.permitted.reviewed.checked.call.id,
         "event": "result_shrunk",
