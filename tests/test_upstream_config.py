@@ -1,14 +1,16 @@
 """`mcpServers` files: what is started, what is left out, and what is said about it."""
 
 import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.upstream.config import Problem, load_servers
-from mcp_dispatch.upstream.server import Launch, ServerConfig, ToolChoice
+from mcp_dispatch.settings.models import UpstreamSettings
+from mcp_dispatch.upstream.config import Entry, Problem, load_servers, read_servers
+from mcp_dispatch.upstream.server import Address, Launch, ServerConfig, ToolChoice
 
 
 def written(folder: Path, servers: Any, name: str = "mcp.json") -> Path:
@@ -66,6 +68,111 @@ def test_every_supported_key_arrives(tmp_path: Path) -> None:
             disabled=True,
         ),
     )
+
+
+def test_every_key_of_a_remote_server_arrives(tmp_path: Path) -> None:
+    entry = {
+        "type": "streamable-http",
+        "url": "https://${HOST}/mcp?key=${KEY:-none}",
+        "headers": {"Authorization": "Bearer ${TOKEN}", "X-Team": "blue"},
+        "headersHelper": "print-headers ${TOKEN}",
+        "timeout": 2500,
+        "connectTimeout": 5000,
+        "idleTimeout": 0,
+        "restart": False,
+    }
+    environ = {"HOST": "example.com", "TOKEN": "s3cret"}
+
+    servers, problems = load_servers([written(tmp_path, {"far": entry})], environ)
+
+    assert problems == ()
+    assert servers == (
+        ServerConfig(
+            "far",
+            Address(
+                "http",
+                "https://example.com/mcp?key=none",
+                {"Authorization": "Bearer s3cret", "X-Team": "blue"},
+                # A line for the shell, which fills in variables itself.
+                "print-headers ${TOKEN}",
+            ),
+            timeout=2.5,
+            connect_timeout=5.0,
+            idle_timeout=math.inf,
+            restart=False,
+        ),
+    )
+    assert "s3cret" not in repr(servers)
+    assert "example.com" not in repr(servers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reach"), [("http", "http"), ("streamable-http", "http"), ("sse", "sse")]
+)
+def test_a_remote_server_may_be_silent_for_less_long(
+    tmp_path: Path, kind: str, reach: Literal["http", "sse"]
+) -> None:
+    entry = {"type": kind, "url": "http://localhost:1/x"}
+
+    servers, _ = load_servers([written(tmp_path, {"far": entry, "near": {"command": "c"}})], {})
+
+    assert servers[0].reach == Address(reach, "http://localhost:1/x")
+    assert [server.idle_timeout for server in servers] == [300, 1800]
+
+
+def test_an_address_that_nobody_has_filled_in_is_no_server_and_no_problem(tmp_path: Path) -> None:
+    assert load_servers([written(tmp_path, {"s": {"type": "http", "url": ""}})], {}) == ((), ())
+
+
+def test_what_one_message_may_weigh_comes_from_the_settings(tmp_path: Path) -> None:
+    file = written(tmp_path, {"s": {"command": "c"}})
+    entries = {"s": Entry(file, {"command": "c"})}
+
+    servers, _ = read_servers(
+        entries, {}, UpstreamSettings.model_validate({"maxMessageBytes": 2**20})
+    )
+
+    assert servers[0].max_message == 2**20
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        ({"Bad Name": "s3cret"}, "is not a name that a header can have"),
+        ({"Mcp-Session-Id": "s3cret"}, "is set by the protocol itself"),
+        ({"mcp-param-x": "s3cret"}, "is set by the protocol itself"),
+        ({"X": "s3cret\r\nY: z"}, "has a character that a header cannot hold"),
+        ({"X": "s3crét"}, "has a character that a header cannot hold"),
+    ],
+)
+def test_a_header_that_is_none_is_left_out_and_reported_without_its_value(
+    tmp_path: Path, headers: dict[str, str], problem: str
+) -> None:
+    entry = {"type": "http", "url": "https://x", "headers": headers}
+
+    servers, problems = load_servers([written(tmp_path, {"s": entry})], {})
+
+    (name,) = headers
+    assert servers == (ServerConfig("s", Address("http", "https://x"), idle_timeout=300),)
+    assert [(each.key, each.message) for each in problems] == [
+        (f"mcpServers.s.headers.{name}", f"{problem}; it is left out")
+    ]
+
+
+def test_an_unset_variable_in_an_address_is_no_host(tmp_path: Path) -> None:
+    entry = {"type": "http", "url": "https://${GONE}/mcp"}
+
+    assert problems_of(tmp_path, entry) == [
+        (
+            "mcpServers.s.url",
+            "${GONE} is not set and has no default: the text is kept as it is",
+        ),
+        (
+            "mcpServers.s.url",
+            "expected an address that begins with https:// or http:// and names a host; "
+            "the server is left out",
+        ),
+    ]
 
 
 def test_the_whole_environment_is_inherited_only_when_asked_for(tmp_path: Path) -> None:

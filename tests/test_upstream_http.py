@@ -584,6 +584,36 @@ async def test_a_mute_server_is_down_after_its_deadline(tmp_path: Path) -> None:
             assert server.problem == "did not answer within 0.2 s"
 
 
+async def test_a_server_that_trickles_its_greeting_is_down_after_its_deadline(
+    tmp_path: Path,
+) -> None:
+    async with web_upstream() as web:
+        web._initialize = web.tool_trickle  # pyright: ignore[reportPrivateUsage]  a slow one
+        config = web.config(connect_timeout=0.3, restart=False)
+        async with supervised(tmp_path, config, pause=no_pause) as server:
+            await reached(server, State.DOWN)
+
+            assert server.problem == "did not answer within 0.3 s"
+
+
+async def test_fifty_restarts_leave_no_descriptor_open(tmp_path: Path) -> None:
+    before = 0
+
+    async with chained(tmp_path) as (web, server):
+        for round_ in range(51):
+            if round_ == 1:
+                before = len(list(Path("/proc/self/fd").iterdir()))
+            await web.stop()
+            await web.start()
+            assert text(await call(server, "echo", text=str(round_))) == str(round_)
+
+        await anyio.wait_all_tasks_blocked()
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4
+    assert {each.message["params"]["arguments"]["text"] for each in web.of("tools/call")} == {
+        str(round_) for round_ in range(51)
+    }
+
+
 async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -> None:
     async def refuse(reply: Any, asked: Any) -> None:
         await reply.whole(405)
