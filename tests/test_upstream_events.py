@@ -7,20 +7,9 @@ from hypothesis import strategies as st
 from mcp_dispatch.upstream.errors import RequestLost
 from mcp_dispatch.upstream.remote.events import Bookmark, Event, EventParser
 
-LINES = st.sampled_from(
-    [
-        "data: one",
-        "data:two",
-        "data",
-        "data: a:b",
-        ": comment",
-        "id: 7",
-        "id",
-        "retry: 5",
-        "event: x",
-    ]
-    + ["retry: x", "other: y", "data: \u00e9", "", "", ""]
-)
+DATA = ("data: one", "data:two", "data", "data: a:b", "data: \u00e9")
+OTHERS = (": comment", "id: 7", "id", "retry: 5", "retry: x", "event: x", "other: y")
+LINES = st.sampled_from([*DATA, *OTHERS, "", "", ""])
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 

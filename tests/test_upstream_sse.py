@@ -46,6 +46,13 @@ class EventUpstream(WebUpstream):
         await reply.whole(202)
         await self._out.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": result})
 
+    async def _post(self, reply: Reply, asked: Asked) -> None:
+        if asked.message.get("method") == self.drops:
+            self.drops = None
+            await self.tool_hang_up(reply, asked)
+        else:
+            await super()._post(reply, asked)
+
     async def tool_hang_up(self, reply: Reply, asked: Asked) -> None:
         await reply.whole(202)
         self._ended.set()
@@ -103,6 +110,23 @@ async def test_the_end_of_the_stream_fails_what_is_open_and_the_server_is_reache
         + NOT_REPEATED
     )
     assert web.calls() == ["hang_up", "echo"]
+
+
+async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with anyio.create_task_group() as tasks:
+        web = EventUpstream()
+        web.drops, web.home = "resources/list", tasks
+        await web.start()
+        async with supervised(tmp_path, web.config(kind="sse"), pause=no_pause) as server:
+            await web.arrival("resources/list", 2)
+
+            assert await said(server, "echo", text="on") == [{"type": "text", "text": "on"}]
+        tasks.cancel_scope.cancel()
+    assert [record.getMessage() for record in caplog.records] == [
+        "upstream web closed its event stream"
+    ]
 
 
 async def test_a_call_that_was_turned_away_leaves_the_stream_alone(tmp_path: Path) -> None:

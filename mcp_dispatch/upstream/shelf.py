@@ -89,23 +89,29 @@ class Shelf:
         self._kept = True
         try:
             async with anyio.create_task_group() as tasks:
-                while True:
-                    self._stirred = anyio.Event()
-                    while self._stale:
-                        await self._refresh(connection, self._stale.pop())
-                    self.known.set()
-                    await watching.follow(self.watched, self.level, tasks)
-                    if not self._stirred.is_set():
-                        self._all_told()
-                    await self._stirred.wait()
-                    # A server may announce a change whenever it is asked for its list.
-                    await anyio.sleep(_PAUSE_SECONDS if self._stale else 0)
-        except ConnectionLost:
-            return
+                # Caught within, as a task group would wrap it.
+                with suppress(ConnectionLost):
+                    await self._keep_on(connection, watching, tasks)
+                tasks.cancel_scope.cancel()
         finally:
             self._kept = False
             self.known.set()
             self._all_told()
+
+    async def _keep_on(
+        self, connection: Connection, watching: "_Watching", tasks: anyio.abc.TaskGroup
+    ) -> None:
+        while True:
+            self._stirred = anyio.Event()
+            while self._stale:
+                await self._refresh(connection, self._stale.pop())
+            self.known.set()
+            await watching.follow(self.watched, self.level, tasks)
+            if not self._stirred.is_set():
+                self._all_told()
+            await self._stirred.wait()
+            # A server may announce a change whenever it is asked for its list.
+            await anyio.sleep(_PAUSE_SECONDS if self._stale else 0)
 
     def _all_told(self) -> None:
         told, self._told = self._told, anyio.Event()

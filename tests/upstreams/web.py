@@ -39,9 +39,11 @@ class Reply:
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
+        self._writing = anyio.Lock()
 
     async def raw(self, data: bytes) -> None:
-        await self._stream.send(data)
+        async with self._writing:
+            await self._stream.send(data)
 
     async def whole(
         self, status: int, body: bytes = b"", kind: str = "application/json", **headers: str
