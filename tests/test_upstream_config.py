@@ -330,7 +330,7 @@ def test_what_is_wrong_is_said_with_key_and_expectation(
 @pytest.mark.parametrize(
     ("extra", "key", "message"),
     [
-        ({"connection": "shared"}, "connection", "is not supported yet and has no effect"),
+        ({"oauth": {}}, "oauth", "is not supported yet and has no effect"),
         ({"cwd": "/"}, "cwd", "is not a key of a stdio server and has no effect"),
         (
             {"timeout": 10},
