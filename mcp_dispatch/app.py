@@ -4,7 +4,7 @@ import logging
 import os
 import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -95,6 +95,8 @@ class Options:
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     managed_dir: Path = MANAGED_DIR
+    offline: bool = False
+    """Start no server: what is known of them has to do."""
 
 
 @asynccontextmanager
@@ -130,7 +132,7 @@ async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["A
         await app.counter.open()
         children.beside(app.counter.attend)
         try:
-            async with upstreams:
+            async with nullcontext() if options.offline else upstreams:
                 try:
                     yield app
                 finally:
@@ -303,10 +305,21 @@ class App:
     def overview(self) -> Overview:
         """Every tool there is, as other processes of this state directory see it too."""
         activated = activated_now(self._state.journal)
-        return overview(self.offering, self._upstreams.servers, activated)
+        return overview(self.offering, self._upstreams.servers, activated, self._catalogue.offer)
+
+    async def connected(self) -> None:
+        """Waits until every server that is not lazy has been tried, as long as a first list does;
+        offline, for nobody."""
+        if not self._options.offline:
+            await self._upstreams.until(lambda: False, self._first_list_seconds)
 
     async def expect(self, name: str) -> None:
-        """A name that nobody has yet may belong to a server that is still starting."""
+        """A name that nobody has yet may belong to a server that is still starting; a tool that is
+        only known from before may be another now, and the call is judged by what it is."""
+        tool = self._live.pool.find(name)
+        for server in self._upstreams.servers:
+            if tool is not None and tool.server == server.name:
+                await server.fresh()
         if self._live.pool.find(name) is None:
             await self._upstreams.until(
                 lambda: self._live.pool.find(name) is not None, self._first_list_seconds

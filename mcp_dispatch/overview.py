@@ -1,13 +1,16 @@
 """All tools at a glance: where each comes from, whether it is listed, and what it costs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 
-from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.model.tools import Sharing, Tool
 from mcp_dispatch.offering import Offering
 from mcp_dispatch.pool.tokens import estimated_tokens
 from mcp_dispatch.upstream.supervisor import State, Supervisor
+from mcp_dispatch.upstream.texts import one_line
+from mcp_dispatch.upstream.tool import Offer, UpstreamTool
 
 
 class ToolState(Enum):
@@ -31,6 +34,9 @@ class ToolLine:
     name: str
     rule_name: str
     state: ToolState
+    sharing: str
+    """`shared`: beside others; `server`: alone among its server's; else alone."""
+
     tokens: int
 
 
@@ -42,6 +48,10 @@ class Source:
     state: str
     problem: str | None
     tools: tuple[ToolLine, ...]
+    file: str | None = None
+    log: str | None = None
+    notes: tuple[str, ...] = ()
+    """Tools that are held back, odd, or no longer what they were, in words."""
 
     @property
     def tokens(self) -> int:
@@ -67,7 +77,10 @@ class Overview:
 
 
 def overview(
-    offering: Offering, servers: Sequence[Supervisor], activated: Collection[str]
+    offering: Offering,
+    servers: Sequence[Supervisor],
+    activated: Collection[str],
+    offer_of: Callable[[Supervisor], Offer],
 ) -> Overview:
     """`activated` are the rule names that clients have found."""
     shelf = offering.shelf
@@ -89,10 +102,18 @@ def overview(
     )
     lines: dict[str | None, list[ToolLine]] = {None: []}
     for tool, state in states:
-        line = ToolLine(tool.name, tool.rule_name, state, estimated_tokens(tool.definition))
+        line = ToolLine(
+            *(tool.name, tool.rule_name, state, _sharing(tool)), estimated_tokens(tool.definition)
+        )
         lines.setdefault(tool.server, []).append(line)
     theirs = (
-        Source(each.name, each.state.value, each.problem, tuple(lines.get(each.name, ())))
+        Source(
+            *(each.name, each.state.value, each.problem or each.dossier.known.problem),
+            tuple(lines.get(each.name, ())),
+            file=str(each.config.file) if each.config.file else None,
+            log=str(each.log),
+            notes=tuple(_notes(each, offer_of(each))),
+        )
         for each in servers
     )
     return Overview(
@@ -100,3 +121,23 @@ def overview(
         sum(estimated_tokens(tool.definition) for tool in shelf.listed()),
         sum(estimated_tokens(tool.definition) for tool in shelf.visible),
     )
+
+
+def _sharing(tool: Tool) -> str:
+    """For a call without arguments; a built-in may decide by them."""
+    if isinstance(tool, UpstreamTool) and tool.alone:
+        return "server"
+    try:
+        return tool.sharing({}).value
+    except (KeyError, TypeError, ValueError):
+        return Sharing.EXCLUSIVE.value
+
+
+def _notes(server: Supervisor, offer: Offer) -> Iterator[str]:
+    for held in offer.held_back:
+        yield f"{held.tool}: held back: {held.message}"
+    for note in offer.notes:
+        yield f"{note.tool}: {note.message}"
+    for change in server.dossier.known.changes:
+        day = datetime.fromtimestamp(change.at, UTC).strftime("%Y-%m-%d")
+        yield f"{one_line(change.tool)}: changed on {day}: {'; '.join(map(one_line, change.what))}"

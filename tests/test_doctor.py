@@ -15,7 +15,14 @@ from mcp_dispatch import __version__
 from mcp_dispatch.cli import app
 from mcp_dispatch.cli.checkup import Checkup, Wanted, examine
 from mcp_dispatch.settings.layers import own_file
+from mcp_dispatch.settings.load import Settings
 from mcp_dispatch.settings.problems import Severity
+from mcp_dispatch.state import StateDirectory
+from mcp_dispatch.upstream.choice import ServerFile, choose_servers
+from mcp_dispatch.upstream.config import file_entries
+from mcp_dispatch.upstream.dossier import Dossier
+from mcp_dispatch.upstream.listing import Listing
+from mcp_dispatch.upstream.memory import Memory
 
 
 class Home:
@@ -251,3 +258,37 @@ def test_nothing_is_made_and_nothing_is_started(home: Home, tmp_path: Path):
     home.doctor()
 
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_upstreams_are_looked_at_without_being_started(home: Home) -> None:
+    servers = home.write(
+        home.root / "servers.json",
+        {
+            "mcpServers": {
+                "gone": {"command": "no-such-program-anywhere"},
+                "one": {"command": "sh", "prefix": ""},
+                "two": {"command": "sh", "prefix": "", "args": ["2"]},
+            }
+        },
+    )
+    chosen = choose_servers([ServerFile(servers, file_entries(servers))], Settings(), None, {})
+    memory = Memory(StateDirectory.open(home.state).catalogue, clock=lambda: 0.0)
+    for config in chosen.servers[1:]:
+        dossier = Dossier(config, memory)
+        dossier.learn(Listing(({"name": "log", "description": "reads"},)))
+    dossier = Dossier(chosen.servers[2], memory)
+    dossier.learn(Listing(({"name": "log", "description": "writes"},)))
+    dossier.failed("exited with code 3")
+
+    checkup = home.examine(mcp_config=(servers,))
+
+    assert errors(checkup) == [
+        f"{servers}: mcpServers.gone.command: no program 'no-such-program-anywhere' can be found; "
+        "install it, or name it by its whole path"
+    ]
+    log = home.state / "logs" / "two.stderr.log"
+    assert warnings(checkup)[-3:] == [
+        f"server two: when it was last tried it exited with code 3; see {log}",
+        'server two: log changed on 1970-01-01: description: "reads" → "writes"',
+        "mcp__two__log is not listed: mcp__one__log has the name log; call it as mcp__two__log",
+    ]

@@ -66,11 +66,12 @@ def test_the_table_fits_a_terminal_and_says_what_is_saved(installed: Installatio
     assert "    1 hidden\n" in table
     assert "    it exited with code 3" in table
     assert table.splitlines()[-1].endswith("saved.")
-    assert [line.split()[1:] for line in one.stdout.splitlines()[2:]] == [
-        ["deferred", "demo__count_slowly"],
-        ["deferred", "demo__recall"],
-        ["deferred", "demo__roll_dice"],
-        ["hidden", "demo__remember"],
+    shown = [line.split()[1:4] for line in one.stdout.partition("\n\n")[2].splitlines()]
+    assert [words for words in shown if len(words) == 3] == [
+        ["deferred", "shared", "demo__count_slowly"],
+        ["deferred", "shared", "demo__recall"],
+        ["deferred", "shared", "demo__roll_dice"],
+        ["hidden", "exclusive", "demo__remember"],
     ]
     assert unknown.returncode == 2
     assert "no server is named 'nobody'; there are: (built in), demo, " in unknown.stderr

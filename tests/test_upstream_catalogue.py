@@ -27,7 +27,7 @@ from mcp_dispatch.upstream.tool import offer_of
 from mcp_dispatch.wire.codec import encode
 from tests.client import Installation, RawServer, raw_server
 from tests.stand_ins import ScriptedCaller
-from tests.upstreams.support import RAW, starts
+from tests.upstreams.support import RAW, received, starts
 
 
 def raw(log: Path, *options: str, **more: Any) -> dict[str, Any]:
@@ -36,7 +36,9 @@ def raw(log: Path, *options: str, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serving(folder: Path, **servers: Any) -> AsyncGenerator[App, None]:
+async def serving(
+    folder: Path, *, offline: bool = False, **servers: Any
+) -> AsyncGenerator[App, None]:
     (folder / "workspace").mkdir(exist_ok=True)
     file = folder / "servers.json"
     file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
@@ -54,6 +56,7 @@ async def serving(folder: Path, **servers: Any) -> AsyncGenerator[App, None]:
         mcp_config=(file,),
         managed_dir=folder / "managed",
         environ=environ,
+        offline=offline,
     )
     async with open_app(options, StateDirectory.open(folder / "state")) as app:
         yield app
@@ -190,6 +193,46 @@ async def test_a_changed_definition_is_told_with_what_changed(
     assert (
         "the tool 'vendor' of raw is no longer what it was: annotations.readOnlyHint: true → false"
     ) in caplog.text
+
+
+async def test_a_call_that_was_judged_by_an_old_definition_is_not_sent(tmp_path: Path) -> None:
+    switch, log = tmp_path / "switch", tmp_path / "log"
+    entry = raw(log, "--swap-if", str(switch))
+    async with serving(tmp_path, raw=entry) as app:
+        await upstream_names(app)
+    switch.touch()
+
+    async with serving(tmp_path, raw=entry) as app:
+        with anyio.fail_after(30):
+            outcome = await app.dispatcher.dispatch(
+                ToolCall("1", "1", "raw__vendor", {}), app.scope, ScriptedCaller()
+            )
+
+    assert isinstance(outcome, Completed)
+    assert "has changed what 'vendor' is since this call was judged" in str(outcome.wire)
+    assert received(log, "tools/call") == []
+
+
+async def test_what_is_known_of_servers_is_shown_without_starting_them(tmp_path: Path) -> None:
+    switch, log = tmp_path / "switch", tmp_path / "log"
+    entry = raw(log, "--swap-if", str(switch), "--odd-tools")
+    async with serving(tmp_path, raw=entry) as app:
+        await upstream_names(app)
+    switch.touch()
+    async with serving(tmp_path, raw=entry) as app:
+        await app.connected()
+    before = len(starts(log))
+
+    async with serving(tmp_path, offline=True, raw=entry) as app:
+        _, source = app.overview().sources
+
+    assert len(starts(log)) == before
+    assert (source.server, source.state) == ("raw", "idle")
+    sharing = {tool.name: tool.sharing for tool in source.tools}
+    assert sharing["raw__vendor"] == sharing["raw__echo"] == "exclusive"
+    assert any(note.startswith("hostile: held back: its inputSchema ") for note in source.notes)
+    (changed,) = [note for note in source.notes if "changed on" in note]
+    assert changed.endswith("annotations.readOnlyHint: true → false")
 
 
 # -- the same tools, the same bytes

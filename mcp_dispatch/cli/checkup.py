@@ -12,6 +12,7 @@ from pathlib import Path
 from platformdirs import user_state_dir
 
 from mcp_dispatch import __version__
+from mcp_dispatch.cli.checkup_servers import of_catalogue, of_programs
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.model.errors import Refused, StartError
 from mcp_dispatch.policy.conditions import Conditions
@@ -173,6 +174,9 @@ def _of_servers(wanted: Wanted, settings: Settings, workspace: Workspace) -> Ite
             yield _error(error)
     chosen = choose_servers(files, settings, workspace.root, environ)
     yield from map(_warning, chosen.problems)
+    yield from map(_error, of_programs(chosen.servers, environ, workspace.root))
+    known = of_catalogue(chosen.servers, _state_dir(wanted), settings.dispatch.naming)
+    yield from map(_warning, known)
 
 
 def _of_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:

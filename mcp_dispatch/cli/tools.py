@@ -27,6 +27,9 @@ def tools(
         typer.Argument(help="Show the tools of this server one by one; without it, all servers."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Start no server: show what is known of them.")
+    ] = False,
     workspace: WorkspaceFlag = None,
     settings: SettingsFlag = None,
     mcp_config: McpConfigFlag = None,
@@ -35,7 +38,8 @@ def tools(
 ) -> None:
     """Show which tools are listed, deferred, activated, shadowed, hidden or down.
 
-    Takes the flags of `serve` and starts the servers that it would start. Tokens are estimated.
+    Takes the flags of `serve` and starts the servers that it would start, for at most ten seconds;
+    lazy ones, and all with --offline, are shown as they were last known. Tokens are estimated.
     """
     from mcp_dispatch.app import Options
     from mcp_dispatch.cli.started import look
@@ -45,6 +49,7 @@ def tools(
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
         claude_settings=claude_settings,
+        offline=offline,
     )
     seen = look(options, state_dir, _overview)
     if as_json:
@@ -56,7 +61,7 @@ def tools(
 
 
 async def _overview(app: "App") -> "Overview":
-    await app.definitions()
+    await app.connected()
     return app.overview()
 
 
@@ -68,11 +73,15 @@ def _object(seen: "Overview") -> "JsonObject":
                 "state": source.state,
                 "problem": source.problem,
                 "tokens": source.tokens,
+                "file": source.file,
+                "log": source.log,
+                "notes": [*source.notes],
                 "tools": [
                     {
                         "name": tool.name,
                         "rule_name": tool.rule_name,
                         "state": tool.state.value,
+                        "sharing": tool.sharing,
                         "tokens": tool.tokens,
                     }
                     for tool in source.tools
@@ -117,7 +126,7 @@ def _notes(source: "Source") -> list[str]:
     counts = [(state, source.count(state)) for state in rare]
     notes = [f"{count} {state.value}" for state, count in counts if count]
     problem = [f"it {source.problem}"] if source.problem and source.state != "ready" else []
-    return [*([", ".join(notes)] if notes else []), *problem]
+    return [*([", ".join(notes)] if notes else []), *problem, *source.notes]
 
 
 def _total(seen: "Overview") -> str:
@@ -138,5 +147,12 @@ def _one(seen: "Overview", name: str) -> str:
         known = ", ".join(source.server or _OWN for source in seen.sources)
         wrong(f"no server is named {name!r}; there are: {known}")
     source = found[0]
-    each = (wrapped(f"{t.tokens:>7,}  {t.state.value:<10} ", t.name) for t in source.tools)
-    return "\n".join([_line(source), "", *each])
+    each = (
+        wrapped(
+            f"{t.tokens:>7,}  {t.state.value:<10} {t.sharing:<10} ", f"{t.name} ({t.rule_name})"
+        )
+        for t in source.tools
+    )
+    places = [f"log: {source.log}"] if source.log else []
+    notes = (wrapped("    ", text) for text in [*_notes(source), *places])
+    return "\n".join([_line(source), *notes, "", *each])

@@ -34,8 +34,9 @@ class Dossier:
         before = self.known
         at = self._memory.clock() if self._memory else 0.0
         known, changed = before.learn(listing.tools, at)
-        if listing.problem is None or not before.listed:
-            self.known = known
+        complete = listing.problem is None
+        if complete or not before.complete:
+            self.known = replace(known, complete=complete)
         elif changed:
             self.known = replace(before, changes=known.changes)
         if self.known != before:

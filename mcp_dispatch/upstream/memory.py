@@ -41,14 +41,15 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`tools` is the last complete list, if the server ever `listed` any; `gone` are definitions
-    that were in it before.
+    """`tools` is the last list, if the server ever `listed` any: the last `complete` one where
+    there was one; `gone` are definitions that were in it before.
 
     `usable` says that our own version has looked at the schemas in `tools`; `refused` and
     `refused_outputs` which of the tools have one that cannot be used, and why.
     """
 
     listed: bool = False
+    complete: bool = False
     tools: tuple[JsonObject, ...] = ()
     gone: tuple[JsonObject, ...] = ()
     changes: tuple[PastChange, ...] = ()
@@ -131,6 +132,7 @@ class Memory:
             "by": __version__,
             "server": server,
             "listed": known.listed,
+            "complete": known.complete,
             "usable": known.usable,
             "refused": known.refused,
             "refused_outputs": known.refused_outputs,
@@ -185,6 +187,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     refused: Annotated[list[tuple[str, str]], msgspec.Meta(max_length=MOST_TOOLS)]
     refused_outputs: Annotated[list[tuple[str, str]], msgspec.Meta(max_length=MOST_TOOLS)]
     listed: bool
+    complete: bool
     usable: bool
     problem: str | None
 
@@ -192,6 +195,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def _known(file: _File) -> Known:
     return Known(
         listed=file.listed,
+        complete=file.complete,
         tools=_definitions(file.tools),
         gone=_definitions(file.gone),
         changes=tuple(PastChange(each.tool, tuple(each.what), each.at) for each in file.changes),

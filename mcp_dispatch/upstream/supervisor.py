@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -79,6 +80,8 @@ class Asked:
     meta: JsonObject | None = None
     progress: Progress | None = None
     errand: Errand | None = None
+    definition: JsonObject | None = None
+    """Of the tool, as the call was judged by it."""
 
 
 class _Life:
@@ -147,6 +150,10 @@ class Supervisor:
         return self.config.name
 
     @property
+    def log(self) -> Path:
+        return self._log.path
+
+    @property
     def alive(self) -> bool:
         return self._life is not None
 
@@ -169,16 +176,39 @@ class Supervisor:
     async def request(self, request: Asked) -> JsonObject | ProtocolError:
         """As `call`, for any method."""
         life = await self._alive()
+        self._check(request)
         try:
             return await self._send(life, request)
         except NotTaken as error:
             if not await self._has_ended(life):
                 raise self._not_taken(error) from error
         life = await self._alive()
+        self._check(request)
         try:
             return await self._send(life, request)
         except NotTaken as error:
             raise self._not_taken(error) from error
+
+    def _check(self, request: Asked) -> None:
+        """A call was judged by what was known of its tool; the server may tell otherwise since."""
+        judged = request.definition
+        if judged is None or any(each is judged for each in self.tools):
+            return
+        named = [each for each in self.tools if each.get("name") == judged.get("name")]
+        if named and all(repr(each) != repr(judged) for each in named):
+            raise CallFailed(
+                f"The server {self.name!r} has changed what {request.what!r} is since this call "
+                "was judged. Nothing was sent. Look at the tool's definition again before you "
+                "call it."
+            )
+
+    async def fresh(self) -> None:
+        """A server whose tools are only known from before is started, and asked for them."""
+        if self.state is State.IDLE:
+            self._wake.set()
+        if self.dossier.seen and self.state is not State.DISABLED:
+            with anyio.move_on_after(self._timing.patience):
+                await self.tried.wait()
 
     async def _send(self, life: _Life, request: Asked) -> JsonObject | ProtocolError:
         """Raises `CallFailed`, and `NotTaken` where the request may be sent once more."""

@@ -1,7 +1,7 @@
 """The tools of an upstream as tools of ours: definition kept raw, calls routed to their server."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -63,6 +63,9 @@ class UpstreamTool:
     server: str
     tool: str
     definition: JsonObject
+    told: JsonObject = field(repr=False)
+    """The definition as the server gave it."""
+
     validator: Validator = field(repr=False)
     result_limit: int | None
     shared: bool
@@ -103,7 +106,9 @@ class UpstreamTool:
         if context.resumed is not None:
             return await resume(context.resumed, respondent, progress)
         params: JsonObject = {"name": self.tool, "arguments": arguments}
-        asked = Asked("tools/call", params, self.tool, context.meta, progress)
+        asked = Asked(
+            *("tools/call", params, self.tool, context.meta, progress), definition=self.told
+        )
         return await self.supervisor.carry(asked, respondent, alone=self.alone)
 
 
@@ -200,7 +205,8 @@ def _made(
     if isinstance(output, str):
         odd = (*odd, f"its outputSchema {output}; it is listed without one")
         output = None
-    return _tool(supervisor, name, definition, expose, validator, output), odd
+    tool = _tool(supervisor, name, definition, expose, validator, output)
+    return replace(tool, told=definitions[0]), odd
 
 
 def _tool(
@@ -223,6 +229,7 @@ def _tool(
         server=config.name,
         tool=name,
         definition={**shown, "name": exposed},
+        told=definition,
         validator=validator,
         result_limit=_result_limit(definition),
         shared=config.sharing != "exclusive" or read_only,
