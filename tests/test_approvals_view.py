@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from mcp_dispatch.approval.told import Told
-from mcp_dispatch.cli.approvals_screen import drawn
+from mcp_dispatch.cli.approvals_screen import drawn, keys_in
 from mcp_dispatch.cli.approvals_view import CALM_SECONDS, MOST_LISTED, Answer, View
 
 ALL = ("once", "session", "always", "deny")
@@ -50,6 +50,23 @@ def lines(view: View, width: int = 80, height: int = 24) -> list[str]:
     with console.capture() as capture:
         console.print(drawn(view, console), end="")
     return capture.get().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("y", ["y"]),
+        ("\x1b[B\x1b[B", ["down", "down"]),
+        ("n\r", ["n", "enter"]),
+        ("\x1b", ["escape"]),
+        ("\x1b[6~q", ["page-down", "q"]),
+        ("\x1b[1;5Ay", ["\x1b[1;5A", "y"]),
+        ("é木\x7f", ["é", "木", "backspace"]),
+    ],
+)
+def test_keys_that_come_together_are_told_apart(typed: str, keys: list[str]) -> None:
+    """What is not understood is one unknown key, and none of its letters is an answer."""
+    assert keys_in(typed) == keys
 
 
 @pytest.mark.parametrize(("key", "choice"), [("y", "once"), ("s", "session"), ("a", "always")])

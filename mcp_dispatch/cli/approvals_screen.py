@@ -1,6 +1,7 @@
 """The approvals screen: the view drawn with rich, keys read, servers found and watched."""
 
 import os
+import re
 import sys
 import termios
 import time
@@ -38,6 +39,9 @@ _SEQUENCES: Final = {
     "\x08": "backspace",
 }
 
+# A sequence that we know, any other sequence whole, or one character.
+_KEY: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.)?|.", re.DOTALL)
+
 
 def attend(run: Path) -> None:
     """Until the person leaves."""
@@ -47,6 +51,12 @@ def attend(run: Path) -> None:
             anyio.run(Screen(run, console, live).run)
     except KeyboardInterrupt:
         pass
+
+
+def keys_in(typed: str) -> list[str]:
+    """The keys by name, or as they are; several may come at once, and one as several characters."""
+    found = (match.group() for match in _KEY.finditer(typed))
+    return [_SEQUENCES.get(key, key) for key in found]
 
 
 class Screen:
@@ -95,8 +105,7 @@ class Screen:
             typed = os.read(descriptor, 64).decode(errors="replace")
             if not typed:
                 return
-            for key in [_SEQUENCES[typed]] if typed in _SEQUENCES else typed:
-                key = _SEQUENCES.get(key, key)
+            for key in keys_in(typed):
                 if self._view.reason is None and key in ("q", "Q", "\x04"):
                     return
                 self._view, answer = self._view.press(key, time.monotonic())
