@@ -64,6 +64,4 @@ class Backstage:
         return self.offered
 
     def provides(self, capability: str) -> bool:
-        if capability == "resources" and self.local_resources is not None:
-            return True
         return self.offered.offers(capability)

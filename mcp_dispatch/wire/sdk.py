@@ -122,7 +122,8 @@ class DispatchServer(Server[Any]):
             extensions,
             protocol_version=protocol_version,
         )
-        names = ("prompts", "resources", "logging", "completions")
+        # Lists may be empty now and filled by a server that is added later; nothing announces that.
+        names = ("logging", "completions")
         return every.model_copy(update={name: None for name in names if not self._provides(name)})
 
     def create_initialization_options(
