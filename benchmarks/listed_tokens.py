@@ -7,7 +7,8 @@ from pathlib import Path
 
 import anyio
 
-from mcp_dispatch.app import Options, open_app
+from mcp_dispatch.app import open_app
+from mcp_dispatch.options import Options
 from mcp_dispatch.pool.tokens import estimated_tokens
 from mcp_dispatch.state import StateDirectory
 

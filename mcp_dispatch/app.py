@@ -1,57 +1,46 @@
 """Settings to live objects: the only place that constructs."""
 
 import logging
-import os
-import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
+from mcp_dispatch import choices
 from mcp_dispatch.approval.always import AlwaysAllowed
-from mcp_dispatch.approval.approver import COMMAND, Approver, AskFallback
+from mcp_dispatch.approval.approver import Approver
 from mcp_dispatch.approval.counter import Counter
 from mcp_dispatch.approval.desk import Desk
 from mcp_dispatch.around_hooks import UpstreamsForHooks, condition_by
-from mcp_dispatch.batch import Batching, SiblingAbort
 from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks, Reach
-from mcp_dispatch.hooks.http import HttpLimits
-from mcp_dispatch.hooks.urls import AllowedUrls
 from mcp_dispatch.journal.found import activated_now
 from mcp_dispatch.journal.writer import Journal
-from mcp_dispatch.model.errors import ConfigError, Refused
+from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import rule_name
 from mcp_dispatch.offering import Offering
+from mcp_dispatch.options import Options
 from mcp_dispatch.overview import Overview, overview
-from mcp_dispatch.policy.advice import BUILT_INS
 from mcp_dispatch.policy.conditions import Conditions
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.pool.assemble import Pool, assemble
-from mcp_dispatch.pool.deferral import Mode, Terms
-from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.orphans import adopt, reap
-from mcp_dispatch.results.limits import BASH_CHARS, Limits
-from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.scope import Scope
 from mcp_dispatch.settings.approved import outdated, without
 from mcp_dispatch.settings.concurrency import limit_from
 from mcp_dispatch.settings.files import SettingsFiles
 from mcp_dispatch.settings.layers import (
-    MANAGED_DIR,
-    claude_config_dir,
     own_file,
-    sources_from,
     user_config_dir,
 )
 from mcp_dispatch.settings.load import RuleText, Settings
-from mcp_dispatch.settings.models import HttpSettings, PermissionMode
+from mcp_dispatch.settings.models import HttpSettings
 from mcp_dispatch.settings.watch import Watch
 from mcp_dispatch.state import StateDirectory
 from mcp_dispatch.tools.background import BackgroundTasks
@@ -64,10 +53,9 @@ from mcp_dispatch.upstream.memory import Memory
 from mcp_dispatch.upstream.offered import Offered
 from mcp_dispatch.upstream.pins import Change
 from mcp_dispatch.upstream.relay import OnNotice
-from mcp_dispatch.upstream.server import ServerConfig
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.texts import visible
-from mcp_dispatch.upstream.tool import Expose, HeldBack
+from mcp_dispatch.upstream.tool import HeldBack
 from mcp_dispatch.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -75,42 +63,21 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 0.2
 """Between the first answer to `tools/list` and the start of servers whose tools are known."""
 
-_SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 _READ_ONCE = ("naming", "tool_search", "concurrency", "approvals", "http")
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The flags that `serve` and its siblings share."""
-
-    workspace: Path | None = None
-    settings: tuple[Path, ...] = ()
-    mcp_config: tuple[Path, ...] = ()
-    state_dir: Path | None = None
-    permission_mode: PermissionMode | None = None
-    claude_settings: bool = False
-    ask_fallback: AskFallback = AskFallback.DENY
-    owns_process: bool = False
-    """Nothing but the server runs in this process: it may be the parent of orphans."""
-
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    managed_dir: Path = MANAGED_DIR
-    offline: bool = False
-    """Start no server: what is known of them has to do."""
 
 
 @asynccontextmanager
 async def open_app(options: Options, state: StateDirectory) -> AsyncGenerator["App", None]:
     """Raises `StartError` where the flags or the files they name cannot be used."""
-    files = _settings_files(options)
+    files = options.settings_files()
     chosen = Workspace.choose(options.workspace, (), Path.cwd())
     settings = files.read(chosen.root)
-    _mention_claude(options, chosen.root)
+    options.mention_claude(chosen.root)
     server_files = ServerFiles(options.mcp_config)
     environ = {**options.environ, **settings.environment}
     chosen_servers = choose_servers(server_files.read()[0], settings, chosen.root, environ)
     results, journal = ResultStore(state.results), Journal(state.journal)
-    results.retention = _retention(settings)
+    results.retention = choices.retention(settings)
     results.remove_abandoned()
     results.remove_old()
     children = Children()
@@ -166,7 +133,7 @@ class App:
         self._settings = settings
         self._servers = servers
         self._chosen = chosen
-        self._workspace = _with_directories(chosen, settings)
+        self._workspace = choices.with_directories(chosen, settings)
         self._said: frozenset[str] = frozenset()
         self._started_with = settings.dispatch
         self._state = state
@@ -174,9 +141,9 @@ class App:
         self._upstreams = upstreams
         self._tasks = tasks
         self._built_ins = BuiltIns(children, state.run, tasks, results, options.environ)
-        self._catalogue = Catalogue(_exposed_under(settings), _say_of_tool)
+        self._catalogue = Catalogue(choices.naming(settings), _say_of_tool)
         self.results = results
-        self.offering = Offering(_terms(settings), upstreams)
+        self.offering = Offering(choices.deferral(settings), upstreams)
         self._last_pool: Pool | None = None
         self.on_tools_changed: Callable[[], None] = lambda: None
         self.on_reloaded: Callable[[], None] = lambda: None
@@ -197,7 +164,7 @@ class App:
                 desk=self._desk,
                 always=AlwaysAllowed(self._own_file, self.reload),
                 timeout=self.ask_timeout,
-                command=_approvals_command(options, state),
+                command=options.approvals_command(state),
             ),
             results,
             journal,
@@ -207,7 +174,7 @@ class App:
         upstreams.roots = self._roots
         self.offered = Offered(
             lambda: self._upstreams.servers,
-            _exposed_under(settings),
+            choices.naming(settings),
             lambda server: self._live.policy.denies_server(server) is not None,
         )
 
@@ -249,9 +216,8 @@ class App:
 
     def open_scope(self) -> Scope:
         """For one more client, which starts in the workspace."""
-        chosen = self._settings.dispatch.concurrency
-        batching = Batching(chosen.batch_window_ms / 1000, SiblingAbort(chosen.sibling_abort))
-        limit = self._limit or chosen.max
+        limit = self._limit or self._settings.dispatch.concurrency.max
+        batching = choices.batching(self._settings)
         scope = Scope(self._workspace.root, limit=limit, batching=batching)
         self._scopes.add(scope)
         return scope
@@ -378,7 +344,7 @@ class App:
         self._settings, self._servers, self._chosen = settings, servers, chosen
         self._upstreams.use(servers.servers, environ, chosen.root)
         directories = self._workspace.directories
-        self._workspace = _with_directories(chosen, settings)
+        self._workspace = choices.with_directories(chosen, settings)
         if self._workspace.directories != directories:
             self._upstreams.roots_changed()
         self._live = self._make_live()
@@ -411,18 +377,13 @@ class App:
             workspace=self._workspace.root,
             reach=self._reach_of_hooks(conditions),
         )
-        self.results.retention = _retention(settings)
+        self.results.retention = choices.retention(settings)
         self.offering.show(pool, policy)
-        return Live(pool, hooks, policy, _limits(settings), self.offering.is_deferred)
+        return Live(pool, hooks, policy, choices.result_limits(settings), self.offering.is_deferred)
 
     def _reach_of_hooks(self, conditions: Conditions) -> Reach:
-        urls, variables = self._settings.http_hook_urls, self._settings.http_hook_variables
-        limits = HttpLimits(
-            AllowedUrls(() if urls is None else (urls,)),
-            None if variables is None else frozenset(variables),
-        )
         upstreams = UpstreamsForHooks(lambda: self._live.pool, lambda: self._live.policy)
-        return Reach(upstreams, condition_by(conditions), limits)
+        return Reach(upstreams, condition_by(conditions), choices.http_hooks(self._settings))
 
     def _too_late(self) -> list[str]:
         now, then = self._settings.dispatch, self._started_with
@@ -454,75 +415,6 @@ class App:
         _report(sorted(shadowed - self._shadowed))
         self._shadowed = shadowed
         return pool
-
-
-def _limits(settings: Settings) -> Limits:
-    chosen = settings.dispatch.results
-    return Limits(
-        chosen.max_chars,
-        chosen.servers,
-        chosen.tools,
-        settings.bash_output_max_chars or BASH_CHARS,
-        chosen.max_image_bytes,
-    )
-
-
-def _retention(settings: Settings) -> Retention:
-    chosen = settings.dispatch.results
-    return Retention(chosen.retention_days, chosen.max_total_bytes)
-
-
-def _settings_files(options: Options) -> SettingsFiles:
-    sources = sources_from(
-        options.environ,
-        options.settings,
-        claude=options.claude_settings,
-        managed=options.managed_dir,
-    )
-    return SettingsFiles(sources, supported=_SUPPORTED)
-
-
-def _approvals_command(options: Options, state: StateDirectory) -> str:
-    """What a person types to answer questions of this very server."""
-    named = options.state_dir is not None
-    return f"{COMMAND} --state-dir {shlex.quote(str(state.path))}" if named else COMMAND
-
-
-def _mention_claude(options: Options, root: Path | None) -> None:
-    """Who has settings for Claude Code may believe that they hold here."""
-    folders = [claude_config_dir(options.environ), *([root / ".claude"] if root else [])]
-    files = [
-        folder / name for folder in folders for name in ("settings.json", "settings.local.json")
-    ]
-    found = [str(file) for file in files if file.is_file()]
-    if found and not options.claude_settings:
-        logger.info("not read without --claude-settings: %s", ", ".join(found))
-
-
-def _with_directories(chosen: Workspace, settings: Settings) -> Workspace:
-    """Of the directories that settings add, those that can be found."""
-    found: list[Path] = []
-    for path in settings.additional_directories:
-        try:
-            found += chosen.with_directories([path]).additional
-        except Refused as refused:
-            _report([f"permissions.additionalDirectories: {refused}; it is skipped"])
-    return replace(chosen, additional=tuple(found))
-
-
-def _terms(settings: Settings) -> Terms:
-    chosen = settings.dispatch.tool_search
-    return Terms(Mode(chosen.mode), chosen.max_tools, chosen.max_tokens)
-
-
-def _exposed_under(settings: Settings) -> Expose:
-    style = settings.dispatch.naming
-    naming = Naming(NamingStyle(style.style), style.max_length, BUILT_INS)
-
-    def expose(server: ServerConfig, tool: str) -> str:
-        return exposed_name(server.name, tool, naming, server.prefix)
-
-    return expose
 
 
 def _say_of_tool(problem: HeldBack) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from mcp_dispatch.app import App, Options, open_app
+from mcp_dispatch.app import App, open_app
 from mcp_dispatch.library import Ask, Backstage, Dispatch
+from mcp_dispatch.options import Options
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.state import StateDirectory
 

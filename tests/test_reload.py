@@ -12,11 +12,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_dispatch.app import App, Options, open_app
+from mcp_dispatch.app import App, open_app
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal
+from mcp_dispatch.options import Options
 from mcp_dispatch.settings.layers import own_file
 from mcp_dispatch.state import StateDirectory
 from tests.client import Installation, RawServer, raw_server, text_in, tools_call

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_dispatch.app import App, Options, open_app
+from mcp_dispatch.app import App, open_app
 from mcp_dispatch.model.calls import Completed, ToolCall
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.options import Options
 from mcp_dispatch.pool.assemble import assemble
 from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.processes.children import Children

@@ -1,22 +1,14 @@
 """A call as a person is shown it: nothing invisible, nothing that passes for words of ours."""
 
 import json
-import unicodedata
 from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.questions import Question
+from mcp_dispatch.model.text import visible
 
 SHORT: Final = 1500
 """Characters of all arguments together in a form."""
-
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
-
-
-def visible(text: str) -> str:
-    """Control, bidi and invisible characters are shown as escapes: what a person reads is what
-    will run."""
-    return "".join(char if _plain(char) else _escape(char) for char in text)
 
 
 def because(question: Question) -> str:
@@ -66,12 +58,3 @@ def _within(lines: list[str], room: int) -> list[str]:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _plain(char: str) -> bool:
-    return char == "\n" or unicodedata.category(char) not in _HIDDEN
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"

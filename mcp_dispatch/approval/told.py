@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from mcp_dispatch.approval.desk import Lying
-from mcp_dispatch.approval.shown import because, call_lines, one_line, visible
+from mcp_dispatch.approval.shown import because, call_lines, one_line
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.text import visible
 
 ROOM: Final = 20_000
 """Characters of a call that a terminal can page through."""

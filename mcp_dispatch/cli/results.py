@@ -175,7 +175,7 @@ def _when(used: float, between: str) -> str:
 
 
 def _print(path: Path) -> None:
-    from mcp_dispatch.approval.form import visible
+    from mcp_dispatch.model.text import visible
 
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         while text := file.read(1 << 16):

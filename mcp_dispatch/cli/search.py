@@ -43,8 +43,8 @@ def search(
     Takes the flags of `serve` and starts the servers that it would start. Exits with 1 where
     nothing was found.
     """
-    from mcp_dispatch.app import Options
     from mcp_dispatch.cli.started import look
+    from mcp_dispatch.options import Options
 
     options = Options(
         workspace=workspace,

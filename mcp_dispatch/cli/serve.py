@@ -26,7 +26,8 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App, Options
+    from mcp_dispatch.app import App
+    from mcp_dispatch.options import Options
     from mcp_dispatch.server import Face
     from mcp_dispatch.state import StateDirectory
 
@@ -52,10 +53,10 @@ def serve(
     """
     import anyio
 
-    from mcp_dispatch.app import Options
     from mcp_dispatch.approval.approver import AskFallback
     from mcp_dispatch.cli.serve_http import HttpFlags, open_entrance, serve_http, take_variable
     from mcp_dispatch.model.errors import StartError
+    from mcp_dispatch.options import Options
     from mcp_dispatch.settings.models import PermissionMode
     from mcp_dispatch.state import StateDirectory
 

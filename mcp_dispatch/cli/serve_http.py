@@ -14,9 +14,10 @@ from mcp_dispatch.http.token import VARIABLE, Token, find_token
 from mcp_dispatch.model.errors import StartError
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App, Options
+    from mcp_dispatch.app import App
     from mcp_dispatch.http.door import Door
     from mcp_dispatch.http.traffic import Traffic
+    from mcp_dispatch.options import Options
     from mcp_dispatch.server import Face
     from mcp_dispatch.state import StateDirectory
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App, Options
+    from mcp_dispatch.app import App
+    from mcp_dispatch.options import Options
     from mcp_dispatch.state import StateDirectory
 
 _Seen = TypeVar("_Seen")

@@ -41,8 +41,8 @@ def tools(
     Takes the flags of `serve` and starts the servers that it would start, for at most ten seconds;
     lazy ones, and all with --offline, are shown as they were last known. Tokens are estimated.
     """
-    from mcp_dispatch.app import Options
     from mcp_dispatch.cli.started import look
+    from mcp_dispatch.options import Options
 
     options = Options(
         workspace=workspace,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.text import escaped
 
 LONGEST_TEXT: Final = 20_000
 """Characters of one description. What a tool does fits in far fewer."""
@@ -101,5 +102,4 @@ def _keyword(key: str, value: Json, where: str, text: _Text, depth: int) -> Json
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
+    return escaped(match.group())
