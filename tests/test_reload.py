@@ -293,7 +293,7 @@ async def test_what_is_read_once_says_so_when_it_changes(
 async def test_claude_codes_files_are_mentioned_once_where_they_are_not_read(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "mcp_dispatch.app")
+    caplog.set_level("INFO", "mcp_dispatch.options")
     theirs = home.folder / "claude" / "settings.json"
     home.write(theirs, {"permissions": {"deny": ["Bash(printf:*)"]}})
 
