@@ -11,7 +11,7 @@ from mcp_dispatch.settings.models import DispatchSettings, ServerMatch
 from mcp_dispatch.upstream.choice import Chosen, ServerFile, choose_servers
 from mcp_dispatch.upstream.server import CALL_SECONDS, Launch, ServerConfig
 
-ROOT = Path("/work/project")
+ROOT = Path("/srv/project")
 
 
 def entry(command: str, **more: Any) -> dict[str, Any]:
