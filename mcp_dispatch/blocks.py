@@ -41,11 +41,19 @@ def result_block(tool_use_id: str, tool: str, outcome: Outcome) -> JsonObject:
     return {**block, "is_error": True} if is_error else block
 
 
-def _content(tool: str, outcome: Outcome) -> tuple[list[JsonObject], bool]:
+def told(tool: str, outcome: Outcome) -> tuple[str, bool]:
+    """Every outcome as text, of what is no text a line that says so; and whether it is an error."""
+    blocks, failed = _content(tool, outcome, text_only=True)
+    return "\n".join(_string(block, "text") for block in blocks), failed
+
+
+def _content(
+    tool: str, outcome: Outcome, *, text_only: bool = False
+) -> tuple[list[JsonObject], bool]:
     match outcome:
         case Completed():
             failed = outcome.wire.get("isError") is True
-            return _converted(outcome.wire, text_only=failed), failed
+            return _converted(outcome.wire, text_only=text_only or failed), failed
         case Refusal():
             return [_text(error_text(outcome.message))], True
         case Cancelled():

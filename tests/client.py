@@ -69,11 +69,16 @@ class Installation:
         named = ["--workspace", str(self.workspace), "--state-dir", str(self.state)]
         return [sys.executable, "-m", "mcp_dispatch", "serve", *named, *self._flags]
 
-    def run(self, command: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    def command_for(self, command: str, *words: str) -> list[str]:
         """Another command with the flags of this installation."""
+        return [*(command if word == "serve" else word for word in self.command), *words]
+
+    def run(self, command: str, *words: str, said: str = "") -> "subprocess.CompletedProcess[str]":
+        """The same, run to its end; `said` is its standard input."""
         return subprocess.run(
-            [*(command if word == "serve" else word for word in self.command), *words],
+            self.command_for(command, *words),
             env=self.environ,
+            input=said,
             capture_output=True,
             encoding="utf-8",
             timeout=120,

@@ -7,6 +7,7 @@ import typer
 
 from mcp_dispatch import __version__
 from mcp_dispatch.cli.approvals import approvals
+from mcp_dispatch.cli.call import call
 from mcp_dispatch.cli.demo import demo
 from mcp_dispatch.cli.doctor import doctor
 from mcp_dispatch.cli.explain import explain
@@ -34,6 +35,7 @@ app.command()(doctor)
 app.command()(explain)
 app.command()(search)
 app.command()(tools)
+app.command()(call)
 app.command()(trust)
 app.command()(untrust)
 app.command()(schema)

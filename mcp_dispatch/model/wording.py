@@ -2,9 +2,16 @@
 
 from mcp_dispatch.model.outcome import Cancelled
 
+_BEGIN, _END = "<tool_use_error>", "</tool_use_error>"
+
 
 def error_text(message: str) -> str:
-    return f"<tool_use_error>{message}</tool_use_error>"
+    return f"{_BEGIN}{message}{_END}"
+
+
+def for_people(text: str) -> str:
+    """An error without the marks that models know it by."""
+    return text.removeprefix(_BEGIN).removesuffix(_END)
 
 
 def cancelled_text(cancelled: Cancelled) -> str:

@@ -1,0 +1,139 @@
+"""`mcp-dispatch call`: one call of one tool through the whole pipeline, from a shell."""
+
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_dispatch.cli.flags import (
+    ClaudeSettingsFlag,
+    McpConfigFlag,
+    ModeFlag,
+    SettingsFlag,
+    StateDirFlag,
+    WorkspaceFlag,
+)
+from mcp_dispatch.cli.started import look, wrong
+from mcp_dispatch.cli.trust import refuse_to_models
+
+if TYPE_CHECKING:
+    from mcp_dispatch.app import App
+    from mcp_dispatch.model.calls import Outcome
+    from mcp_dispatch.model.json import JsonObject
+
+_FAILED = 1
+
+
+def call(
+    tool: Annotated[
+        str, typer.Argument(help="As it is listed (Read, server__tool), or mcp__server__tool.")
+    ],
+    arguments: Annotated[
+        str,
+        typer.Argument(
+            metavar="[JSON]", help="Its arguments, as a JSON object; - reads standard input."
+        ),
+    ] = "{}",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result whole, as a client would get it.")
+    ] = False,
+    workspace: WorkspaceFlag = None,
+    settings: SettingsFlag = None,
+    mcp_config: McpConfigFlag = None,
+    state_dir: StateDirFlag = None,
+    permission_mode: ModeFlag = None,
+    claude_settings: ClaudeSettingsFlag = False,
+) -> None:
+    """Call one tool as a client of `serve` would, and print what it answers.
+
+    Takes the flags of `serve`: arguments are checked, hooks run, rules decide, the journal has it.
+    Where a rule wants a question asked, it is asked here if this is a terminal, and else denied.
+    Exits with 1 where the tool fails or the call is refused, with 2 where it cannot be made.
+    """
+    from mcp_dispatch.app import Options
+    from mcp_dispatch.settings.models import PermissionMode
+
+    refuse_to_models("call")
+    given = _read(arguments)
+    options = Options(
+        workspace=workspace,
+        settings=tuple(settings or ()),
+        mcp_config=tuple(mcp_config or ()),
+        state_dir=state_dir,
+        permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
+        claude_settings=claude_settings,
+    )
+
+    async def made(app: "App") -> "Outcome":
+        return await _make(app, tool, given)
+
+    outcome = look(options, state_dir, made)
+    raise typer.Exit(_show(tool, outcome, as_json=as_json))
+
+
+def _read(arguments: str) -> "JsonObject":
+    from mcp_dispatch.wire.codec import Undecodable, decode
+
+    written = sys.stdin.buffer.read() if arguments == "-" else arguments.encode(errors="replace")
+    try:
+        given = decode(written)
+    except Undecodable as error:
+        wrong(f"the arguments are not JSON: {error}")
+    if not isinstance(given, dict):
+        wrong(f'the arguments must be a JSON object such as {{"key": 1}}, got {arguments[:60]!r}')
+    return given
+
+
+async def _make(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
+    from mcp_dispatch.cli.asked import Person
+    from mcp_dispatch.executor import Executor
+    from mcp_dispatch.model.calls import ToolCall
+
+    call_id = secrets.token_hex(8)
+    await app.expect(tool)
+    made = ToolCall(call_id, call_id, tool, arguments)
+    return await Executor(app.dispatcher).call(made, app.scope, Person())
+
+
+def _show(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
+    """What was answered to standard output, what went wrong to standard error. The exit code."""
+    from mcp_dispatch.blocks import told
+    from mcp_dispatch.model.wording import for_people
+
+    text, failed = told(tool, outcome)
+    if as_json:
+        print(json.dumps(_wire(outcome, text), indent=2))
+    if failed:
+        _print(for_people(text), error=True)
+    elif not as_json:
+        _print(text)
+    return _FAILED if failed else 0
+
+
+def _wire(outcome: "Outcome", text: str) -> "JsonObject":
+    from mcp_dispatch.model.calls import Completed
+    from mcp_dispatch.model.outcome import ProtocolError
+
+    match outcome:
+        case Completed():
+            return outcome.wire
+        case ProtocolError():
+            error: JsonObject = {"code": outcome.code, "message": outcome.message}
+            return {"error": {**error, "data": outcome.data} if outcome.data is not None else error}
+        case _:
+            return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def _print(text: str, *, error: bool = False) -> None:
+    """On a terminal, no tool may move the cursor or hide what it says; a file gets the bytes."""
+    from mcp_dispatch.model.text import visible
+
+    stream = sys.stderr if error else sys.stdout
+    if stream.isatty():
+        text = "\t".join(map(visible, text.split("\t")))
+    end = "" if text.endswith("\n") or not text else "\n"
+    stream.flush()
+    stream.buffer.write(f"{text}{end}".encode(errors="backslashreplace"))
+    stream.buffer.flush()
