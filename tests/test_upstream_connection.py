@@ -15,8 +15,8 @@ import pytest
 from mcp_dispatch import __version__
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.connection import CARRIED
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
+from mcp_dispatch.upstream.hop import CARRIED
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import Session, arrival, connection_to, raw_server, received
 

@@ -12,8 +12,9 @@ from anyio.abc import TaskGroup
 
 from mcp_dispatch.model.clients import Respondent
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.connection import Greeting, carried
 from mcp_dispatch.upstream.dossier import Changed, Dossier
+from mcp_dispatch.upstream.handshake import Greeting
+from mcp_dispatch.upstream.hop import carried
 from mcp_dispatch.upstream.memory import Memory
 from mcp_dispatch.upstream.opening import Place
 from mcp_dispatch.upstream.pins import Change

@@ -1,8 +1,8 @@
-"""One live connection to an upstream: handshake, listing and calls, raw dicts end to end."""
+"""One live connection to an upstream: listings and requests, raw dicts end to end."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
@@ -12,15 +12,15 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from mcp_dispatch import __version__
 from mcp_dispatch.model.clients import NotAnswered
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
+from mcp_dispatch.upstream.handshake import Agreement, Greeting, agree, in_words
+from mcp_dispatch.upstream.hop import kept, stamped
 from mcp_dispatch.upstream.listing import Listing, read_pages
 from mcp_dispatch.upstream.parameters import RepeatedParameters
 from mcp_dispatch.upstream.patience import Patience
@@ -30,37 +30,10 @@ from mcp_dispatch.upstream.relay import Relay
 from mcp_dispatch.upstream.transport import Transport
 from mcp_dispatch.wire.codec import Unencodable
 
-CLIENT: Final[JsonObject] = {"name": "mcp-dispatch", "version": __version__}
-HANDSHAKE_VERSION: Final = HANDSHAKE_PROTOCOL_VERSIONS[-1]
-MODERN_VERSION: Final = MODERN_PROTOCOL_VERSIONS[-1]
-
-_PREFIX: Final = "io.modelcontextprotocol/"
-# What a request says about its own hop. The client's are not ours to repeat.
-_HOP_KEYS: Final = frozenset(
-    {"progressToken"}
-    | {_PREFIX + key for key in ("protocolVersion", "clientCapabilities", "clientInfo", "logLevel")}
-)
-
-
-CARRIED: Final[JsonObject] = {
-    "elicitation": {"form": {}, "url": {}},
-    "sampling": {},
-    "roots": {"listChanged": True},
-}
-"""What some client may be able to answer: told to a server that all clients share."""
-
 _QUESTIONS: Final = frozenset({"input_required"})
 _LIST_CHANGED: Final = {
     f"notifications/{what}/list_changed": what for what in ("tools", "resources", "prompts")
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Greeting:
-    """How we begin: with what some client, or the only one, can answer, and in which era."""
-
-    declared: JsonObject = field(default_factory=lambda: CARRIED)
-    modern_first: bool = False
 
 
 class Connection:
@@ -75,7 +48,7 @@ class Connection:
         transport: Transport,
         on_list_changed: Callable[[str], None],
         relay: Relay | None = None,
-        greeting: "Greeting | None" = None,
+        greeting: Greeting | None = None,
     ) -> None:
         """`on_list_changed` is told what has changed: `tools`, `resources` or `prompts`."""
         self._transport = transport
@@ -91,9 +64,7 @@ class Connection:
         self.on_acknowledged: Callable[[], None] = lambda: None
         """Told when a `subscriptions/listen` of ours has taken effect."""
 
-        self.version = ""
-        self.capabilities: JsonObject = {}
-        self.instructions = ""
+        self._agreement = Agreement()
 
     @property
     def over(self) -> anyio.Event:
@@ -125,58 +96,29 @@ class Connection:
             self._on_list_changed(what)
 
     @property
+    def version(self) -> str:
+        """Empty before the handshake."""
+        return self._agreement.version
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return self._agreement.capabilities
+
+    @property
+    def instructions(self) -> str:
+        return self._agreement.instructions
+
+    @property
     def modern(self) -> bool:
-        return self.version == MODERN_VERSION
+        return self._agreement.modern
 
     async def handshake(self, timeout: float) -> None:
         """Agree on a version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
-            if self._greeting.modern_first and await self._is_modern():
-                return
-            try:
-                await self._initialize()
-            except MCPError as refusal:
-                if not await self._is_modern():
-                    raise HandshakeFailed(
-                        f"refused 'initialize': {_in_words(refusal)}"
-                    ) from refusal
-
-    async def _initialize(self) -> None:
-        params: JsonObject = {
-            "protocolVersion": HANDSHAKE_VERSION,
-            "capabilities": self._greeting.declared,
-            "clientInfo": CLIENT,
-        }
-        answer = await self._request("initialize", params, cancellable=False)
-        version = answer.get("protocolVersion")
-        if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            raise HandshakeFailed(
-                f"speaks protocol version {str(version)[:40]!r}, which is none of "
-                f"{', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}"
-            )
-        self._agree(version, answer)
-        await self._dispatcher.notify("notifications/initialized", None)
-
-    async def _is_modern(self) -> bool:
-        """Whether it is a server of the era without a handshake. Raises `HandshakeFailed`."""
-        try:
-            answer = await self._request("server/discover", self._stamped({}, None))
-        except MCPError:
-            return False
-        versions = answer.get("supportedVersions")
-        if not isinstance(versions, list) or MODERN_VERSION not in versions:
-            raise HandshakeFailed(
-                f"speaks protocol versions {str(versions)[:80]}, which do not include {MODERN_VERSION}"
-            )
-        self._agree(MODERN_VERSION, answer)
-        return True
-
-    def _agree(self, version: str, answer: JsonObject) -> None:
-        self.version = version
-        capabilities, instructions = answer.get("capabilities"), answer.get("instructions")
-        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self.instructions = instructions if isinstance(instructions, str) else ""
-        self._transport.agreed(version)
+            self._agreement = await agree(self._request, self._greeting)
+            self._transport.agreed(self.version)
+            if not self.modern:
+                await self._dispatcher.notify("notifications/initialized", None)
 
     @property
     def _repeats_parameters(self) -> bool:
@@ -195,7 +137,7 @@ class Connection:
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return Listing()
-                raise HandshakeFailed(f"refused {method!r}: {_in_words(error)}") from error
+                raise HandshakeFailed(f"refused {method!r}: {in_words(error)}") from error
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
         await self._dispatcher.notify(method, self._stamped(params or {}, None) or None)
@@ -235,7 +177,7 @@ class Connection:
     ) -> JsonObject | ProtocolError:
         """As `call`, for any method. What the server asks meanwhile belongs to the errand."""
         patience = Patience(timeout, idle)
-        request = _Request(self._next_id(), method, params, _kept(meta or {}), patience, errand)
+        request = _Request(self._next_id(), method, params, kept(meta or {}), patience, errand)
         if progress is not None or idle < math.inf:
             request = request.with_token()
         self._patience[request.id] = patience
@@ -308,19 +250,7 @@ class Connection:
         return self._last_id
 
     def _stamped(self, params: JsonObject, errand: Errand | None) -> JsonObject:
-        """Since 2026-07-28 every request says what its own client can answer."""
-        if self.version and not self.modern:
-            return params
-        client = errand.respondent.client if errand is not None else None
-        stamp: JsonObject = {
-            f"{_PREFIX}protocolVersion": MODERN_VERSION,
-            f"{_PREFIX}clientInfo": CLIENT,
-            f"{_PREFIX}clientCapabilities": carried(client.capabilities) if client else {},
-        }
-        if client is not None and client.log_level is not None:
-            stamp[f"{_PREFIX}logLevel"] = client.log_level
-        meta = params.get("_meta")
-        return {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), **stamp}}
+        return stamped(params, errand) if self.modern or not self.version else params
 
     async def _answer(
         self,
@@ -373,16 +303,6 @@ class _Request:
         return {**self.params, "_meta": self.meta} if self.meta else self.params
 
 
-def carried(capabilities: JsonObject) -> JsonObject:
-    """What a client can answer, through us. The workspace we know ourselves."""
-    passed = {key: capabilities[key] for key in ("elicitation", "sampling") if key in capabilities}
-    return {**passed, "roots": {"listChanged": True}}
-
-
-def _kept(meta: JsonObject) -> JsonObject:
-    return {key: value for key, value in meta.items() if key not in _HOP_KEYS}
-
-
 async def _ignore(_: object, __: str, ___: Mapping[str, Any] | None) -> None:
     """Never reached: `_observe` consumes every notification."""
 
@@ -390,7 +310,3 @@ async def _ignore(_: object, __: str, ___: Mapping[str, Any] | None) -> None:
 def _closed(error: MCPError) -> bool:
     """Whether the SDK made this up because the stream ended; a server may use the code too."""
     return (error.code, error.message, error.data) == (CONNECTION_CLOSED, "Connection closed", None)
-
-
-def _in_words(error: MCPError) -> str:
-    return f"{error.message} ({error.code})"

@@ -16,7 +16,7 @@ from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.processes.errors import CannotStart
 from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.circuit import Circuit, Tolerance
-from mcp_dispatch.upstream.connection import Connection, Greeting
+from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.dossier import Dossier
 from mcp_dispatch.upstream.errand import Errand
 from mcp_dispatch.upstream.errors import (
@@ -26,6 +26,7 @@ from mcp_dispatch.upstream.errors import (
     RequestLost,
     UpstreamError,
 )
+from mcp_dispatch.upstream.handshake import Greeting
 from mcp_dispatch.upstream.listing import Listing
 from mcp_dispatch.upstream.open_calls import OpenCalls
 from mcp_dispatch.upstream.opening import Place, opened
