@@ -17,7 +17,8 @@ from mcp_dispatch.search.entry import Hit
 from mcp_dispatch.tools.call_tool import CallTool
 from mcp_dispatch.tools.tool_search import ToolSearch
 from mcp_dispatch.upstream.collection import Upstreams
-from mcp_dispatch.upstream.supervisor import State, Supervisor
+from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.supervisor import Supervisor
 
 SEARCH_SECONDS = 5.0
 """How long a search waits for servers that have never been heard of yet."""

@@ -8,7 +8,8 @@ from enum import Enum
 from mcp_dispatch.model.tools import Sharing, Tool
 from mcp_dispatch.offering import Offering
 from mcp_dispatch.pool.tokens import estimated_tokens
-from mcp_dispatch.upstream.supervisor import State, Supervisor
+from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.texts import one_line
 from mcp_dispatch.upstream.tool import Offer, UpstreamTool
 

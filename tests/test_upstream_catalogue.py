@@ -23,7 +23,9 @@ from mcp_dispatch.processes.children import Children
 from mcp_dispatch.state import StateDirectory
 from mcp_dispatch.upstream.opening import Place
 from mcp_dispatch.upstream.server import Launch, ServerConfig
-from mcp_dispatch.upstream.supervisor import State, Supervisor, Timing
+from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.timing import Timing
 from mcp_dispatch.upstream.tool import offer_of
 from mcp_dispatch.wire.codec import encode
 from tests.client import Installation, RawServer, raw_server

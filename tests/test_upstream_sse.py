@@ -13,7 +13,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.server import Address, ServerConfig
-from mcp_dispatch.upstream.supervisor import State, Supervisor
+from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.upstreams.support import no_pause, reached, supervised
 from tests.upstreams.web import Asked, Reply, WebUpstream, web_upstream
 

@@ -13,7 +13,8 @@ from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.server import Launch, ServerConfig
-from mcp_dispatch.upstream.supervisor import State, Supervisor
+from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.upstreams.raw import VENDOR_RESULT
 from tests.upstreams.support import (
     HeldPause,

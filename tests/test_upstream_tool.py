@@ -23,7 +23,8 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.opening import Place
 from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
-from mcp_dispatch.upstream.supervisor import Supervisor, Timing
+from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.timing import Timing
 from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, offer_of
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import no_pause, raw_server, received, supervised

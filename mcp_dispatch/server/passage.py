@@ -21,7 +21,8 @@ from mcp_dispatch.server.backstage import Backstage
 from mcp_dispatch.server.clients import WireClient
 from mcp_dispatch.upstream.errand import resume
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.supervisor import Asked, Supervisor
+from mcp_dispatch.upstream.sending import Asked
+from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.wire import sdk
 
 Answer = JsonObject | ProtocolError | Unfinished

@@ -21,7 +21,8 @@ from mcp_dispatch.upstream.pins import Change
 from mcp_dispatch.upstream.process import child_environment
 from mcp_dispatch.upstream.relay import OnNotice, Roots, no_roots, nobody_listens
 from mcp_dispatch.upstream.server import Launch, ServerConfig
-from mcp_dispatch.upstream.supervisor import Supervisor, Timing
+from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.timing import Timing
 
 HOLD_SECONDS: Final = 5.0
 """How long servers whose tools are known wait for a client that does not list any tools."""

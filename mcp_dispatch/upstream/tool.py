@@ -24,8 +24,9 @@ from mcp_dispatch.upstream.errand import resume
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.output import Advertised
 from mcp_dispatch.upstream.pins import digest
+from mcp_dispatch.upstream.sending import Asked
 from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
-from mcp_dispatch.upstream.supervisor import Asked, Supervisor
+from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.texts import hides_something, one_line, readable
 
 RESULT_LIMIT: Final = 50_000

@@ -15,9 +15,11 @@ from mcp_dispatch.upstream.collection import Upstreams
 from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.process import running
 from mcp_dispatch.upstream.server import MESSAGE_BYTES, Launch, ServerConfig
+from mcp_dispatch.upstream.standing import State
 from mcp_dispatch.upstream.stderr_log import StderrLog
 from mcp_dispatch.upstream.stdio import StdioTransport
-from mcp_dispatch.upstream.supervisor import State, Supervisor, Timing
+from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.timing import Timing
 
 RAW = str(Path(__file__).with_name("raw.py"))
 
