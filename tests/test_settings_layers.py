@@ -17,6 +17,7 @@ from mcp_dispatch.settings.layers import (
     Layer,
     LayerKind,
     Sources,
+    claude_notes,
     layers_of,
     ordered,
     own_file,
@@ -38,6 +39,7 @@ class Machine:
             config_dir=folder / "config",
             claude_dir=folder / "claude",
             managed_dir=folder / "managed",
+            claude_notes=folder / ".claude.json",
         )
         self.root.mkdir()
 
@@ -77,12 +79,14 @@ def test_the_layers_stand_in_their_order_and_claude_codes_stand_below_ours(machi
         ("managed", folder / "managed/settings.json"),
         ("local", root / ".mcp-dispatch/settings.local.json"),
         ("own", own_file(config, root)),
+        ("claude-own", folder / ".claude.json"),
         ("project", root / ".mcp-dispatch/settings.json"),
         ("project", root / ".mcp.json"),
         ("user", config / "settings.json"),
         ("user", config / "mcp.json"),
         ("claude-local", root / ".claude/settings.local.json"),
         ("claude-project", root / ".claude/settings.json"),
+        ("claude-user", folder / ".claude.json"),
         ("claude-user", folder / "claude/settings.json"),
     ]
 
@@ -94,8 +98,47 @@ def test_claude_codes_files_are_left_alone_unless_they_are_asked_for(tmp_path: P
     asked = sources_from(environ, claude=True)
 
     assert without == Sources(tmp_path / "c")
-    assert asked == Sources(tmp_path / "c", claude_dir=tmp_path)
+    assert asked == Sources(
+        tmp_path / "c", claude_dir=tmp_path, claude_notes=tmp_path / ".claude.json"
+    )
+    assert claude_notes({}) == Path.home() / ".claude.json"
     assert not any("claude" in layer.kind.value for layer in layers_of(without, tmp_path))
+
+
+def test_servers_that_claude_code_keeps_for_a_person_and_a_place_need_no_trust(machine: Machine):
+    notes: dict[str, Any] = {
+        "mcpServers": {"mine": {"command": "user"}, "shared": {"command": "user"}},
+        "projects": {
+            str(machine.root): {"mcpServers": {"shared": {"command": "local"}}, "allowedTools": []},
+            str(machine.root.parent): {"mcpServers": {"elsewhere": {"command": "other"}}},
+        },
+        "history": ["x" * 3_000_000],
+        "permissions": {"allow": ["Bash"]},
+        "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "x"}]}]},
+    }
+    machine.write(machine.root.parent / ".claude.json", notes)
+    machine.write(machine.root / ".mcp.json", {"mcpServers": {"shared": {"command": "project"}}})
+
+    settings = machine.read()
+
+    assert [(kept.layer.value, kept.value) for kept in settings.mcp_servers if kept.value] == [
+        ("claude-own", {"shared": {"command": "local"}}),
+        ("claude-user", {"mine": {"command": "user"}, "shared": {"command": "user"}}),
+    ]
+    assert (settings.rules, settings.hooks) == ((), ())
+    assert machine.root.parent / ".claude.json" in settings.files
+
+
+@pytest.mark.parametrize("projects", [[], {"x": 1}, "text"])
+def test_notes_of_claude_code_that_are_not_as_expected_name_no_server_of_the_place(
+    projects: Any, machine: Machine
+):
+    machine.write(machine.root.parent / ".claude.json", {"projects": projects})
+
+    settings = machine.read()
+
+    assert [kept for kept in settings.mcp_servers if kept.value] == []
+    assert settings.problems == ()
 
 
 def test_in_the_directory_that_holds_claude_codes_own_files_they_stand_once_as_the_users(

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.positions import Layout, layout
+from mcp_dispatch.settings.positions import EMPTY, Layout, layout
 
 LARGEST = 2 * 1024 * 1024
 """Bytes. A settings file is written by hand."""
+
+LARGEST_NOTES = 32 * 1024 * 1024
+"""Bytes of a file in which a program keeps its own things, too."""
 
 DEEPEST = 64
 """Levels of objects and lists in each other."""
@@ -34,10 +37,11 @@ class BrokenFile:
     reason: str
 
 
-def read_text(path: Path) -> Text | BrokenFile | None:
-    """None where there is no such file."""
+def read_text(path: Path, *, notes: bool = False) -> Text | BrokenFile | None:
+    """None where there is no such file. Of a program's `notes`, lines are not told."""
+    largest = LARGEST_NOTES if notes else LARGEST
     try:
-        content = regular_content(path, LARGEST + 1)
+        content = regular_content(path, largest + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -45,9 +49,9 @@ def read_text(path: Path) -> Text | BrokenFile | None:
         return BrokenFile(f"cannot be read: {reason}")
     if content is None:
         return BrokenFile("not a regular file")
-    if len(content) > LARGEST:
-        return BrokenFile(f"larger than {LARGEST:,} bytes")
-    return _parsed(content)
+    if len(content) > largest:
+        return BrokenFile(f"larger than {largest:,} bytes")
+    return _parsed(content, notes=notes)
 
 
 class Shelf:
@@ -78,7 +82,7 @@ def regular_content(path: Path, at_most: int) -> bytes | None:
         os.close(descriptor)
 
 
-def _parsed(content: bytes) -> Text | BrokenFile:
+def _parsed(content: bytes, *, notes: bool) -> Text | BrokenFile:
     try:
         text = content.decode("utf-8-sig")
         value = cast("Json", json.loads(text, parse_constant=_refuse))
@@ -92,6 +96,8 @@ def _parsed(content: bytes) -> Text | BrokenFile:
         return BrokenFile(f"not JSON: {error}")
     if not isinstance(value, dict):
         return BrokenFile("expected an object at the top")
+    if notes:
+        return Text(value, EMPTY)
     places = layout(text)
     if places.depth > DEEPEST:
         return BrokenFile(f"nested too deeply: {places.depth} levels, at most {DEEPEST} are read")

@@ -26,6 +26,7 @@ class LayerKind(Enum):
     FLAG = "flag"
     LOCAL = "local"
     OWN = "own"
+    CLAUDE_OWN = "claude-own"
     PROJECT = "project"
     USER = "user"
     CLAUDE_LOCAL = "claude-local"
@@ -50,13 +51,16 @@ def of_workspace(kind: LayerKind) -> bool:
 class Layer:
     """One file. `anchor` is what a path rule `/p` of it starts from, where that is not its folder.
 
-    Of a file with `servers_only`, nothing but `mcpServers` is read.
+    Of a file with `servers_only`, nothing but `mcpServers` is read, and that of the object at
+    `inside`. In a file with `notes`, a program keeps its own things beside: it may be large.
     """
 
     kind: LayerKind
     path: Path
     anchor: Path | None = None
     servers_only: bool = False
+    inside: tuple[str, ...] = ()
+    notes: bool = False
 
     @property
     def of_workspace(self) -> bool:
@@ -72,12 +76,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where to look. `claude_dir` is Claude Code's own directory, None where it is not asked for."""
+    """Where to look. `claude_dir` is Claude Code's own directory, and `claude_notes` the file in
+    which it keeps a person's servers; None where they are not asked for."""
 
     config_dir: Path
     flags: tuple[Path, ...] = ()
     claude_dir: Path | None = None
     managed_dir: Path = MANAGED_DIR
+    claude_notes: Path | None = None
 
 
 def sources_from(
@@ -93,6 +99,7 @@ def sources_from(
         flags=tuple(_absolute(path.expanduser()) for path in flags),
         claude_dir=_absolute(claude_config_dir(environ)) if claude else None,
         managed_dir=managed,
+        claude_notes=_absolute(claude_notes(environ)) if claude else None,
     )
 
 
@@ -106,6 +113,12 @@ def user_config_dir(environ: Mapping[str, str]) -> Path:
 def claude_config_dir(environ: Mapping[str, str]) -> Path:
     named = environ.get("CLAUDE_CONFIG_DIR")
     return Path(named) if named else Path.home() / ".claude"
+
+
+def claude_notes(environ: Mapping[str, str]) -> Path:
+    """`~/.claude.json`: `claude mcp add` writes it, for a person or for their work in one place."""
+    named = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(named) if named else Path.home()) / ".claude.json"
 
 
 def workspace_name(root: Path) -> str:
@@ -143,6 +156,8 @@ def _everywhere(sources: Sources) -> Iterator[Layer]:
     if sources.claude_dir is not None:
         theirs = sources.claude_dir
         yield Layer(LayerKind.CLAUDE_USER, theirs / "settings.json", anchor=theirs)
+    if sources.claude_notes is not None:
+        yield _servers_in(sources.claude_notes, LayerKind.CLAUDE_USER)
 
 
 def _of_workspace(sources: Sources, root: Path) -> Iterator[Layer]:
@@ -151,9 +166,17 @@ def _of_workspace(sources: Sources, root: Path) -> Iterator[Layer]:
     yield Layer(LayerKind.OWN, own_file(sources.config_dir, root), anchor=root)
     yield Layer(LayerKind.PROJECT, root / ".mcp.json", anchor=root, servers_only=True)
     yield Layer(LayerKind.PROJECT, ours / "settings.json")
+    if sources.claude_notes is not None:
+        # Not of the workspace, but of the user for it: it stands over what the repository brings.
+        inside = ("projects", str(root))
+        yield _servers_in(sources.claude_notes, LayerKind.CLAUDE_OWN, inside)
     # In the home directory these are the user's own files, and stand as such already.
     if sources.claude_dir is not None and sources.claude_dir != root / ".claude":
         yield from _of_claude(root)
+
+
+def _servers_in(notes: Path, kind: LayerKind, inside: tuple[str, ...] = ()) -> Layer:
+    return Layer(kind, notes, anchor=notes.parent, servers_only=True, inside=inside, notes=True)
 
 
 def _of_claude(root: Path) -> Iterator[Layer]:

@@ -168,7 +168,7 @@ def load(
 
 def _text(layer: Layer, shelf: Shelf, problems: list[Problem]) -> tuple[FileState, Text | None]:
     """What the file says. One that must be there and never could be read stops everything."""
-    text = read_text(layer.path)
+    text = read_text(layer.path, notes=layer.notes)
     if isinstance(text, Text):
         shelf.keep(layer.path, text)
         return FileState.READ, text

@@ -72,12 +72,20 @@ def read_layer(layer: Layer, text: Text, problems: list[Problem]) -> LayerFile:
         message = "the key occurs twice; write it once. Of its rules, deny and ask all apply"
         problems.append(Problem(Severity.ERROR, layer.path, key, message, repeated.line))
     if layer.servers_only:
-        servers: JsonObject = {key: text.value[key] for key in ("mcpServers",) if key in text.value}
+        found = _at(text.value, layer.inside)
+        servers: JsonObject = {key: found[key] for key in ("mcpServers",) if key in found}
         return LayerFile(layer, cleaned(servers, layer.path, problems), layout=text.layout)
     rules = _rules(layer, text, problems)
     problems.extend(_unknown_permissions(layer, text.value))
     values = cleaned(text.value, layer.path, problems)
     return LayerFile(layer, values, rules, text.layout, text.value)
+
+
+def _at(value: JsonObject, steps: tuple[str, ...]) -> JsonObject:
+    for step in steps:
+        inner = value.get(step)
+        value = inner if isinstance(inner, dict) else {}
+    return value
 
 
 def _rules(layer: Layer, text: Text, problems: list[Problem]) -> tuple[RuleText, ...]:
