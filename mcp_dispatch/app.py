@@ -153,6 +153,7 @@ class App:
         """Told the rule names of tools that are no longer what they were."""
 
         self._shadowed: frozenset[str] = frozenset()
+        self._missed: frozenset[str] = frozenset()
         self.scope = self.open_scope()
         self._live = self._make_live()
         self._desk = Desk()
@@ -300,6 +301,7 @@ class App:
         if self._outdated(self._live.pool) != self._left_out:
             self._live = self._make_live()
         self.offering.show(self._live.pool, self._live.policy)
+        self._say_missed(self._live.pool, self._live.policy)
         self.on_tools_changed()
 
     def _outdated(self, pool: Pool) -> tuple[RuleText, ...]:
@@ -379,6 +381,7 @@ class App:
         )
         self.results.retention = choices.retention(settings)
         self.offering.show(pool, policy)
+        self._say_missed(pool, policy)
         return Live(pool, hooks, policy, choices.result_limits(settings), self.offering.is_deferred)
 
     def _reach_of_hooks(self, conditions: Conditions) -> Reach:
@@ -403,6 +406,12 @@ class App:
         texts = dict.fromkeys(map(str, problems))
         _report(text for text in texts if text not in self._said)
         self._said = frozenset(texts)
+
+    def _say_missed(self, pool: Pool, policy: Policy) -> None:
+        """Which tools there are is known only once their servers have told."""
+        missed = frozenset(map(str, policy.problems_with_tools(pool.rule_names_by_server)))
+        _report(sorted(missed - self._missed))
+        self._missed = missed
 
     def _pool(self) -> Pool:
         upstream = self._catalogue.tools(self._upstreams.servers)

@@ -315,6 +315,28 @@ async def test_a_restart_of_an_upstream_harms_neither_the_server_nor_other_tools
     assert "result" in again
 
 
+async def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_told_with_the_first_list(
+    installed: Installation,
+) -> None:
+    installed.rules(deny=["mcp__demo__Recall", "mcp__demo__remember"])
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    listing: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    initialized: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    lines = b"".join(encode(each) + b"\n" for each in (INITIALIZE, initialized, listing))
+    stdin = installed.file("stdin", lines)
+
+    with stdin.open("rb") as requests:
+        done = await anyio.run_process(
+            installed.command, stdin=requests, env=installed.environ, cwd=installed.workspace
+        )
+
+    said = done.stderr.decode()
+    assert said.count("'mcp__demo__Recall': demo has no tool Recall; ") == 1
+    assert "did you mean recall?" in said
+    assert "has no tool remember" not in said
+    assert b'"demo__recall"' in done.stdout
+
+
 async def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_told_at_the_start(
     installed: Installation,
 ) -> None:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.command_pattern import ANYTHING, CommandPattern
 from mcp_dispatch.policy.path_pattern import Anchor, PathPattern, means_nothing
+from mcp_dispatch.policy.wildcard import Wildcard
 from mcp_dispatch.policy.wrappers import UNREADABLE, WRAPPERS
 from mcp_dispatch.settings.load import RuleText
 
@@ -83,6 +84,20 @@ def about_server(server: str, known: Collection[str]) -> str | None:
     alike = {_bare(name): name for name in known}
     near = alike.get(_bare(server))
     return f"no server is named {server}; did you mean {near}?" if near else None
+
+
+def about_tool(server: str, tools: Wildcard, known: Collection[str]) -> str | None:
+    """Tools that a server does not have, although it has some whose names differ by case only.
+
+    `known` are the names that its tools have for rules, without the server's.
+    """
+    if any(map(tools.matches, known)):
+        return None
+    folded = Wildcard.of(str(tools).casefold())
+    near = min((name for name in known if folded.matches(name.casefold())), default=None)
+    if near is None:
+        return None
+    return f"{server} has no tool {tools}; names are case-sensitive, did you mean {near}?"
 
 
 def _bare(server: str) -> str:

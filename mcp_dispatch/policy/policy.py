@@ -1,13 +1,13 @@
 """The decision: every source casts its votes, and the first tier that speaks decides."""
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote, decide
 from mcp_dispatch.model.tools import ToolAsk
-from mcp_dispatch.policy.advice import about_server
+from mcp_dispatch.policy.advice import about_server, about_tool
 from mcp_dispatch.policy.allowing import AllowRules
 from mcp_dispatch.policy.evidence import gather
 from mcp_dispatch.policy.grammar import parse_rule
@@ -117,6 +117,16 @@ class Policy:
             (rule, about_server(rule.target.server, servers))
             for rule in self._rules
             if isinstance(rule.target, ServerNamed)
+        ]
+        return tuple(_warning(rule, advice) for rule, advice in named if advice is not None)
+
+    def problems_with_tools(self, tools: Mapping[str, Collection[str]]) -> tuple[Problem, ...]:
+        """Rules that miss the tools of a server by the case of a letter; `tools` has the names that
+        rules know the tools of each server by, without the server's."""
+        named = [
+            (rule, about_tool(rule.target.server, rule.target.tools, tools[rule.target.server]))
+            for rule in self._rules
+            if isinstance(rule.target, ServerNamed) and rule.target.server in tools
         ]
         return tuple(_warning(rule, advice) for rule, advice in named if advice is not None)
 

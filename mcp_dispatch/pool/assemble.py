@@ -51,6 +51,15 @@ class Pool:
         names = {**self._by_name, **self._by_rule_name}.items()
         return {**self._gone, **{name: tool.server for name, tool in names if tool.server}}
 
+    @property
+    def rule_names_by_server(self) -> dict[str, set[str]]:
+        """Without the prefix that all tools of a server share."""
+        names: dict[str, set[str]] = {}
+        for name, tool in self._by_rule_name.items():
+            if tool.server:
+                names.setdefault(tool.server, set()).add(name.removeprefix(f"mcp__{tool.server}__"))
+        return names
+
     def formerly_of(self, name: str) -> str | None:
         """The upstream that had a tool of this name, and has it no more."""
         return self._gone.get(name)

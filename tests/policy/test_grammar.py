@@ -251,6 +251,21 @@ def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_reported(tmp_pat
     ]
 
 
+def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_reported(tmp_path: Path):
+    rules = Rules(
+        deny=["mcp__git__Push", "mcp__git__push", "mcp__git__Get_*", "mcp__git__gone", "mcp__git"],
+        ask=["mcp__other__PUSH"],
+    )
+
+    found = policy(tmp_path, rules).problems_with_tools({"git": {"push", "get_x", "get_a"}})
+
+    hint = "names are case-sensitive, did you mean"
+    assert [(each.line, each.message) for each in found] == [
+        (2, f"'mcp__git__Push': git has no tool Push; {hint} push?"),
+        (4, f"'mcp__git__Get_*': git has no tool Get_*; {hint} get_a?"),
+    ]
+
+
 def test_each_list_reads_a_tool_name_with_stars_by_its_own_measure(tmp_path: Path):
     cases = {"mcp__git__get_*": True, "mcp__*__get_x": False, "mcp__g*": False, "git__get_*": False}
 
