@@ -1,6 +1,7 @@
 """Every built-in and an upstream tool, called by a real MCP client over HTTP, in both eras."""
 
 import os
+import re
 import sys
 from typing import Any
 
@@ -272,6 +273,17 @@ async def test_the_roots_of_an_http_client_do_not_move_the_workspace(
         result = await c.call_tool("Bash", {"command": "pwd"})
 
     assert text_of(result) == str(installed.workspace)
+
+
+async def test_the_id_of_a_session_cannot_be_guessed(installed: Installation) -> None:
+    async with serving(installed) as server, server.http() as http:
+        ids = [(await open_session(http, server.url)).id for _ in range(16)]
+
+    assert all(re.fullmatch("[0-9a-f]{32}", id) for id in ids)
+    # No two share more than chance would have it: at most two of 32 places are the same in all.
+    fixed = [place for place in zip(*ids, strict=True) if len({*place}) == 1]
+    assert len({*ids}) == len(ids)
+    assert len(fixed) <= 2
 
 
 async def test_one_id_in_flight_twice_is_refused(installed: Installation) -> None:

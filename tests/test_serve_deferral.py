@@ -285,6 +285,32 @@ async def test_a_tool_that_its_server_removes_or_renames_is_gone_from_list_searc
     assert late["error"] == {"code": -32602, "message": "Unknown tool"}
 
 
+async def test_no_spelling_of_a_denied_name_finds_activates_or_calls_it(
+    deferring: Installation,
+) -> None:
+    deferring.rules(deny=["mcp__demo__recall"])
+    spellings = ["demo__recall", "mcp__demo__recall", "DEMO__RECALL", "demo__rec\u0430ll", "recall"]
+    queries = [f"select:{name}" for name in spellings] + ["recall the notes"]
+
+    async with deferring.client() as client:
+        await client.list_tools()
+        found = [await client.call_tool("tool_search", {"query": query}) for query in queries]
+        chosen = await client.call_tool(
+            "tool_search", {"query": "select:demo__recall,demo__roll_dice"}
+        )
+        listed = await client.list_tools()
+        first = await client.call_tool("demo__recall", {})
+        second = await client.call_tool("demo__recall", {})
+        enveloped = await client.call_tool("call_tool", {"name": "demo__recall"})
+
+    for result in [*found, chosen]:
+        assert '"name": "demo__recall"' not in text_of(result)
+    assert "demo__roll_dice" in names(listed)
+    assert "demo__recall" not in names(listed)
+    assert "Permission to use mcp__demo__recall has been denied" in text_of(first)
+    assert text_of(first) == text_of(second) == text_of(enveloped)
+
+
 async def test_two_sessions_activate_different_tools(installed: Installation) -> None:
     installed.settings(ALWAYS).upstream("demo", *DEMO)
 

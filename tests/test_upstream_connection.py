@@ -297,6 +297,22 @@ async def test_a_call_over_its_time_is_cancelled_and_the_connection_stays(tmp_pa
         assert await call(session, "vendor") == VENDOR_RESULT
 
 
+async def test_an_answer_that_comes_too_late_reaches_nobody(tmp_path: Path) -> None:
+    log, fifo = tmp_path / "log", tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    async with connected(tmp_path, "--log", str(log)) as session:
+        arguments: JsonObject = {"fifo": str(fifo)}
+        with pytest.raises(TimeoutError):
+            await session.connection.call("stall", arguments, meta={}, progress=None, timeout=0.2)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, fifo.write_bytes, b"")
+            # Its answer comes after the late one, on the same pipe.
+            assert await call(session, "vendor") == VENDOR_RESULT
+
+    assert session.noise == []
+
+
 async def test_progress_without_end_does_not_extend_the_time_of_a_call(tmp_path: Path) -> None:
     seen: list[JsonObject] = []
 

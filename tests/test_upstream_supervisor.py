@@ -15,6 +15,7 @@ from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.server import Launch, ServerConfig
 from mcp_dispatch.upstream.standing import State
 from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.timing import Timing
 from tests.upstreams.raw import VENDOR_RESULT
 from tests.upstreams.support import (
     HeldPause,
@@ -301,6 +302,24 @@ async def test_a_changed_list_is_read_again_and_told(tmp_path: Path) -> None:
 
         assert server.tools[-1]["name"] == "grown"
         assert server.state is State.READY
+
+
+async def test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval(
+    tmp_path: Path,
+) -> None:
+    pause, log = HeldPause(), tmp_path / "log"
+    config = raw_server("raw", "--log", str(log))
+
+    async with supervised(tmp_path, config, pause=pause) as server:
+        await call(server, "grow", name="grown", times=10_000)
+        await pause.asked_for(1)
+        answer = await call(server, "vendor")
+
+        assert answer == VENDOR_RESULT
+        assert server.tools[-1]["name"] == "grown"
+        # Once at the start and once for all of the notices, until the interval is over.
+        assert len(received(log, "tools/list")) == 2
+        assert pause.asked == [Timing().relist]
 
 
 async def test_the_tools_of_a_server_that_died_stay_known(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Ways around rules that were once open elsewhere, by the mechanism that each of them used."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -346,6 +347,15 @@ def test_a_server_that_calls_its_tool_like_a_built_in_gets_none_of_its_rules(tmp
 
     for tool in ("Bash", "Read", "tool_search"):
         assert judged.judge(upstream("evil", tool, exposed=f"evil__{tool}")).effect is ASK
+
+
+def test_what_a_server_says_of_its_own_tool_allows_nothing(tmp_path: Path):
+    claimed = replace(upstream("evil", "read"), read_only=True)
+
+    for mode in PermissionMode:
+        if mode is not PermissionMode.BYPASS_PERMISSIONS:
+            judged = policy(tmp_path, Rules(allow=["mcp__known"]), mode)
+            assert judged.judge(claimed).effect is not ALLOW
 
 
 # --- over-blocking is a bug too ---------------------------------------------------------------

@@ -271,10 +271,11 @@ class Upstream:
             self.send(method="notifications/tools/list_changed")
         self.text(message, "swapped")
 
-    def tool_grow(self, message: Message, name: str = "grown") -> None:
-        """Has one tool more from now on, and says so."""
+    def tool_grow(self, message: Message, name: str = "grown", times: int = 1) -> None:
+        """Has one tool more from now on, and says so as often as it is told to."""
         self.extra.append(plain_tool(name))
-        self.send(method="notifications/tools/list_changed")
+        for _ in range(times):
+            self.send(method="notifications/tools/list_changed")
         self.text(message, "grown")
 
     def tool_environment(self, message: Message) -> None:
