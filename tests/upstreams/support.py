@@ -49,7 +49,7 @@ def starts(log: Path) -> list[int]:
 
 async def arrival(log: Path, method: str, count: int = 1) -> list[Any]:
     """Wait until the server has logged `count` messages of this method."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while len(found := received(log, method)) < count:
             await anyio.lowlevel.checkpoint()
     return found
