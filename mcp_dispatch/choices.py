@@ -10,7 +10,7 @@ from mcp_dispatch.hooks.urls import AllowedUrls
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.policy.advice import BUILT_INS
 from mcp_dispatch.pool.deferral import Mode, Terms
-from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
+from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name, taken
 from mcp_dispatch.results.limits import BASH_CHARS, Limits
 from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.settings.load import Settings
@@ -58,9 +58,15 @@ def http_hooks(settings: Settings) -> HttpLimits:
 def naming(settings: Settings) -> Expose:
     style = settings.dispatch.naming
     chosen = Naming(NamingStyle(style.style), style.max_length, BUILT_INS)
+    said: set[tuple[str, str]] = set()
 
     def expose(server: ServerConfig, tool: str) -> str:
-        return exposed_name(server.name, tool, chosen, server.prefix)
+        exposed = exposed_name(server.name, tool, chosen, server.prefix)
+        name = taken(server.name, tool, chosen, server.prefix)
+        if name is not None and (server.name, tool) not in said:
+            said.add((server.name, tool))
+            logger.warning("%s of %s is listed as %s: the name is ours", name, server.name, exposed)
+        return exposed
 
     return expose
 

@@ -43,10 +43,15 @@ def exposed_name(server: str, tool: str, naming: Naming, prefix: str | None = No
     A server's `prefix` stands for its name, and an empty one for none. A name that belongs to
     somebody else falls back to the one with the server in it.
     """
-    name = fitting(_full(server, tool, naming.style, prefix), naming.max_length)
-    if name in _SPECIAL or name in naming.reserved:
+    if taken(server, tool, naming, prefix) is not None:
         return fitting(f"{server}__{tool}", naming.max_length)
-    return name
+    return fitting(_full(server, tool, naming.style, prefix), naming.max_length)
+
+
+def taken(server: str, tool: str, naming: Naming, prefix: str | None = None) -> str | None:
+    """The name that the tool would have, where that belongs to somebody else."""
+    name = fitting(_full(server, tool, naming.style, prefix), naming.max_length)
+    return name if name in _SPECIAL or name in naming.reserved else None
 
 
 def _full(server: str, tool: str, style: NamingStyle, prefix: str | None) -> str:

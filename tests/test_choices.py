@@ -1,0 +1,21 @@
+"""What settings choose for the rooms, where it is more than handing a value on."""
+
+import pytest
+
+from mcp_dispatch import choices
+from mcp_dispatch.settings.load import Settings
+from mcp_dispatch.settings.models import DispatchSettings
+from mcp_dispatch.upstream.server import Launch, ServerConfig
+
+
+def test_a_tool_that_bears_a_name_of_ours_is_listed_under_its_servers_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = Settings(dispatch=DispatchSettings.model_validate({"naming": "bare"}))
+    server = ServerConfig(name="files", reach=Launch("x"))
+
+    expose = choices.naming(settings)
+    names = [expose(server, tool) for tool in ("Read", "log", "Read")]
+
+    assert names == ["files__Read", "log", "files__Read"]
+    assert caplog.messages == ["Read of files is listed as files__Read: the name is ours"]
