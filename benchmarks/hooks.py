@@ -17,20 +17,20 @@ from time import process_time
 import anyio
 
 from mcp_dispatch.approval.approver import Approver
-from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import Afterword, CheckedCall, Executed, Review, ToolCall
-from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import Json
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.pool.assemble import assemble
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.scope import Scope
-from mcp_dispatch.settings.load import Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Settings
 from tests.stand_ins import RecordingTool, ScriptedCaller
 
 ROUNDS = 40

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import anyio
 
-from mcp_dispatch.upstream.server import ServerConfig
-from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.config.model import ServerConfig
+from mcp_dispatch.upstream.lifecycle import State
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.upstreams.support import raw_server, reached, supervised
 from tests.upstreams.web_process import web_process

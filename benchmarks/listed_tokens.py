@@ -7,10 +7,10 @@ from pathlib import Path
 
 import anyio
 
-from mcp_dispatch.app import open_app
-from mcp_dispatch.options import Options
-from mcp_dispatch.pool.tokens import estimated_tokens
-from mcp_dispatch.state import StateDirectory
+from mcp_dispatch.app.app import open_app
+from mcp_dispatch.app.options import Options
+from mcp_dispatch.fs.state_dir import StateDirectory
+from mcp_dispatch.registry.deferral__tokens import estimated_tokens
 
 TOOLS = 400
 SERVERS = 8

@@ -13,11 +13,11 @@ from time import perf_counter
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.policy.commands.expand import reading as read_command
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.reading import reading as read_command
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
 
 SIZES = (10, 100, 1_000)
 ROUNDS = 400

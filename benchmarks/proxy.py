@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-UPSTREAM = [sys.executable, "-m", "mcp_dispatch.demo_upstream"]
+UPSTREAM = [sys.executable, "-m", "mcp_dispatch.demo.upstream"]
 FASTMCP = """
 import sys
 from fastmcp.server import create_proxy

@@ -26,15 +26,13 @@ from rich.console import Console
 from rich.table import Table
 
 from mcp_dispatch.approval.approver import Approver
-from mcp_dispatch.dispatcher import Dispatcher, Live
-from mcp_dispatch.executor import Executor, Stream
 from mcp_dispatch.hooks.config import parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
+from mcp_dispatch.model.approval import NobodyToAsk, Question, Reply
 from mcp_dispatch.model.calls import ToolCall
-from mcp_dispatch.model.clients import NoClient
+from mcp_dispatch.model.client import NoClient
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.questions import NobodyToAsk, Question, Reply
 from mcp_dispatch.model.tools import (
     CallContext,
     Checked,
@@ -44,12 +42,14 @@ from mcp_dispatch.model.tools import (
     Validator,
     text_result,
 )
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.executor import Executor, Stream
+from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.pool.assemble import assemble
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.scope import Scope
-from mcp_dispatch.settings.load import Layer, LayerKind, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, load
 
 FEWEST = 1_000
 LIMIT = 10

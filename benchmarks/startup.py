@@ -34,7 +34,7 @@ class Start:
 
 
 def servers_file(folder: Path, count: int) -> Path:
-    command = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo_upstream"]}
+    command = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo.upstream"]}
     file = folder / f"servers-{count}.json"
     file.write_text(
         json.dumps({"mcpServers": {f"server{at:02}": command for at in range(count)}}),

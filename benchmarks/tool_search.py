@@ -31,11 +31,11 @@ from rich.table import Table
 from benchmarks.listed_tokens import TOOLS, listed_tokens
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
-from mcp_dispatch.search.lexicon import Heard, Lexicon
 from mcp_dispatch.search.query import readable
-from mcp_dispatch.search.vocabulary import STOP_WORDS, VOCABULARY
+from mcp_dispatch.search.synonyms import Heard, Lexicon
+from mcp_dispatch.search.synonyms__vocabulary import STOP_WORDS, VOCABULARY
+from mcp_dispatch.search.tokenize import stem, words_of_prose
 from mcp_dispatch.search.weights import STANDARD, Weights
-from mcp_dispatch.search.words import stem, words_of_prose
 
 DEPTHS = (1, 3, 5, 10)
 FOLDS = 5

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks, Reach
-from mcp_dispatch.hooks.upstream import CallRefused
+from mcp_dispatch.hooks.runners.mcp_tool import CallRefused
 from mcp_dispatch.model.calls import (
     Afterword,
     BatchedCall,
@@ -22,8 +22,8 @@ from mcp_dispatch.model.calls import (
     ToolCall,
     ValidCall,
 )
-from mcp_dispatch.model.circumstances import Circumstances, HookEvent, HookRecord
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote, decide
+from mcp_dispatch.model.hook_context import Circumstances, HookEvent, HookRecord
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import Sharing, error_result, text_result
 from mcp_dispatch.processes.children import Children

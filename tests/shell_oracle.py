@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mcp_dispatch.shell.words import Literal, Plain, SimpleCommand
+from mcp_dispatch.shell.ast import Literal, Plain, SimpleCommand
 
 COUNT = int(os.environ.get("MCP_DISPATCH_FUZZ_COUNT", "2500"))
 SEED = int(os.environ.get("MCP_DISPATCH_FUZZ_SEED", "20261118"))

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_dispatch.model.clients import Client, NoClient, Unfinished
+from mcp_dispatch.model.approval import NobodyToAsk, Question, Reply
+from mcp_dispatch.model.client import Client, NoClient, Unfinished
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.model.questions import NobodyToAsk, Question, Reply
 from mcp_dispatch.model.tools import (
     CallContext,
     Checked,

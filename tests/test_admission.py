@@ -6,7 +6,7 @@ import anyio
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from mcp_dispatch.admission import Admission, Slot
+from mcp_dispatch.concurrency.admission import Admission, Slot
 from mcp_dispatch.model.tools import Sharing
 
 SHARED, EXCLUSIVE = Sharing.SHARED, Sharing.EXCLUSIVE

@@ -8,9 +8,9 @@ import pytest
 
 from mcp_dispatch.approval.approver import Approver, AskFallback
 from mcp_dispatch.approval.form import elicitation, read_answer
+from mcp_dispatch.model.approval import Approved, Declined, Extent, Offer, Question
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.questions import Approved, Declined, Extent, Offer, Question
 from mcp_dispatch.model.text import visible
 from tests.stand_ins import ScriptedCaller
 

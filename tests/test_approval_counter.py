@@ -16,12 +16,17 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.approval.counter import MOST_TERMINALS, Counter
-from mcp_dispatch.approval.desk import Desk
-from mcp_dispatch.approval.peers import Peer, peer_of, why_unfit
-from mcp_dispatch.approval.sockets import new_socket, remove_stale, server_of, sockets_in
-from mcp_dispatch.approval.terminal import Unreachable, line_to
-from mcp_dispatch.processes.sweep import MARKER
+from mcp_dispatch.approval.peer_check import Peer, peer_of, why_unfit
+from mcp_dispatch.approval.pending import Desk
+from mcp_dispatch.approval.socket_client import Unreachable, line_to
+from mcp_dispatch.approval.socket_protocol__sockets import (
+    new_socket,
+    remove_stale,
+    server_of,
+    sockets_in,
+)
+from mcp_dispatch.approval.socket_server import MOST_TERMINALS, Counter
+from mcp_dispatch.processes.kill_tree import MARKER
 from tests.test_approval import forget
 from tests.test_approval_desk import KEYED
 
@@ -52,8 +57,8 @@ async def a_counter(run: Path) -> AsyncGenerator[tuple[Desk, Path], None]:
 SERVER = """
 import anyio, sys
 from pathlib import Path
-from mcp_dispatch.approval.counter import Counter
-from mcp_dispatch.approval.desk import Desk
+from mcp_dispatch.approval.socket_server import Counter
+from mcp_dispatch.approval.pending import Desk
 from tests.test_approval import forget
 from tests.test_approval_desk import KEYED
 

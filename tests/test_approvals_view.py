@@ -11,9 +11,9 @@ import anyio
 import pytest
 from rich.console import Console
 
-from mcp_dispatch.approval.told import Told
-from mcp_dispatch.cli.approvals_screen import drawn, keys_in
-from mcp_dispatch.cli.approvals_view import CALM_SECONDS, MOST_LISTED, Answer, View
+from mcp_dispatch.approval.socket_protocol import Told
+from mcp_dispatch.cli.approvals.tui import drawn, keys_in
+from mcp_dispatch.cli.approvals.tui_state import CALM_SECONDS, MOST_LISTED, Answer, View
 
 ALL = ("once", "session", "always", "deny")
 FIRST = Told(

@@ -10,17 +10,17 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from mcp_dispatch.approval.always import AlwaysAllowed
 from mcp_dispatch.approval.approver import Approver, AskFallback
-from mcp_dispatch.approval.desk import Desk
-from mcp_dispatch.dispatcher import Dispatcher
+from mcp_dispatch.approval.pending import Desk
+from mcp_dispatch.approval.remember import AlwaysAllowed
+from mcp_dispatch.model.approval import Approved, Declined, Extent, LeftWithClient, Offer
 from mcp_dispatch.model.calls import Answered, Asked, Outcome, Review, ToolCall
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal, Suspended
-from mcp_dispatch.model.questions import Approved, Declined, Extent, LeftWithClient, Offer
 from mcp_dispatch.model.tools import ToolAsk
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
+from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.scope import Scope
 from tests.stand_ins import RecordingTool, ScriptedCaller
 from tests.test_dispatcher import Line, a_line, hooks_for, says, texts
 

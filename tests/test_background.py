@@ -12,6 +12,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
@@ -22,14 +23,13 @@ from mcp_dispatch.model.tools import (
     error_result,
     text_result,
 )
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.tools.background import BackgroundTasks, Job, Task
-from mcp_dispatch.tools.bash import Bash
-from mcp_dispatch.tools.bash_background import may_move
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.workspace import Workspace
+from mcp_dispatch.tools.bash.background import BackgroundTasks, Job, Task
+from mcp_dispatch.tools.bash.background__bash_background import may_move
+from mcp_dispatch.tools.bash.bash import Bash
+from mcp_dispatch.tools.files.read import Read
 from tests.stand_ins import PlainScope
 
 STUBBORN = """
@@ -116,7 +116,7 @@ class Room:
         return path
 
     def left(self) -> set[int]:
-        return sweep.find(set(), sweep.mark_of_run(self.children.run))
+        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
-from mcp_dispatch.model.results import Replacement, Why
 from mcp_dispatch.model.tools import (
     CallContext,
     DirectoryChanged,
@@ -24,13 +24,13 @@ from mcp_dispatch.model.tools import (
     error_result,
     no_progress,
 )
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.model.tools__results import Replacement, Why
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.tools.background import BackgroundTasks
-from mcp_dispatch.tools.bash import Bash
-from mcp_dispatch.tools.bash_status import duration, meaning
-from mcp_dispatch.workspace import Workspace
+from mcp_dispatch.tools.bash.background import BackgroundTasks
+from mcp_dispatch.tools.bash.bash import Bash
+from mcp_dispatch.tools.bash.result import duration, meaning
 
 STUBBORN = """
 (echo up; echo up >{fifo}; exec sleep 600) &
@@ -81,7 +81,7 @@ class Shell:
             return await self.tool().run(arguments, CallContext("call", self.scope, no_progress))
 
     def left(self) -> set[int]:
-        return sweep.find(set(), sweep.mark_of_run(self.children.run))
+        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.abc import TaskGroup
 
-from mcp_dispatch.batch import AT_MOST, Batch, Batches, Batching, CallState, Member, SiblingAbort
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, CancelReason, Refusal, RefusedBy
@@ -21,6 +20,15 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     error_result,
     text_result,
+)
+from mcp_dispatch.pipeline.batch import (
+    AT_MOST,
+    Batch,
+    Batches,
+    Batching,
+    CallState,
+    Member,
+    SiblingAbort,
 )
 from tests.stand_ins import RecordingTool, ScriptedCaller
 from tests.test_dispatcher import Line, a_line

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_dispatch.blocks import definition_block, is_tool_use, result_block
+from mcp_dispatch.library.anthropic_blocks import definition_block, is_tool_use, result_block
 from mcp_dispatch.model.calls import (
     CheckedCall,
     Completed,

@@ -8,7 +8,7 @@ import subprocess
 import anyio
 import pytest
 
-from mcp_dispatch.processes.sweep import MARKER
+from mcp_dispatch.processes.kill_tree import MARKER
 from tests.client import Installation
 from tests.test_serve_deferral import DEMO
 

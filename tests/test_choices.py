@@ -2,10 +2,10 @@
 
 import pytest
 
-from mcp_dispatch import choices
-from mcp_dispatch.settings.load import Settings
+from mcp_dispatch.app import build
 from mcp_dispatch.settings.models import DispatchSettings
-from mcp_dispatch.upstream.server import Launch, ServerConfig
+from mcp_dispatch.settings.settings import Settings
+from mcp_dispatch.upstream.config.model import Launch, ServerConfig
 
 
 def test_a_tool_that_bears_a_name_of_ours_is_listed_under_its_servers_and_said_once(
@@ -14,7 +14,7 @@ def test_a_tool_that_bears_a_name_of_ours_is_listed_under_its_servers_and_said_o
     settings = Settings(dispatch=DispatchSettings.model_validate({"naming": "bare"}))
     server = ServerConfig(name="files", reach=Launch("x"))
 
-    expose = choices.naming(settings)
+    expose = build.naming(settings)
     names = [expose(server, tool) for tool in ("Read", "log", "Read")]
 
     assert names == ["files__Read", "log", "files__Read"]

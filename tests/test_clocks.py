@@ -7,14 +7,14 @@ import mcp_dispatch
 
 PACKAGE = Path(mcp_dispatch.__file__).parent
 DATES_ONLY = {
-    "around_hooks.py": "the time of an entry of the journal",
-    "dispatcher.py": "the time of an entry of the journal",
+    "pipeline/hook_env.py": "the time of an entry of the journal",
+    "pipeline/dispatcher.py": "the time of an entry of the journal",
     "journal/writer.py": "the day a file is named by, and the age of files",
     "results/retention.py": "the age of files",
     "results/store.py": "the age of files",
-    "server/passage.py": "the time of an entry of the journal",
-    "tools/background.py": "the age of files",
-    "upstream/memory.py": "since when a server is known or failing",
+    "server/proxy.py": "the time of an entry of the journal",
+    "tools/bash/background.py": "the age of files",
+    "upstream/cache.py": "since when a server is known or failing",
 }
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today"}
 

@@ -10,9 +10,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from mcp_dispatch.cli import app
-from mcp_dispatch.settings.load import Layer, LayerKind, load
-from mcp_dispatch.upstream.config import load_servers
-from mcp_dispatch.upstream.server import Address, Launch, ToolChoice
+from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from mcp_dispatch.upstream.config.load import load_servers
+from mcp_dispatch.upstream.config.model import Address, Launch, ToolChoice
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

@@ -12,14 +12,13 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from mcp_dispatch.approval.approver import Approver, AskFallback
-from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
+from mcp_dispatch.model.approval import Approved, Declined, LeftWithClient, Question, Reply
 from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy, Suspended
-from mcp_dispatch.model.questions import Approved, Declined, LeftWithClient, Question, Reply
 from mcp_dispatch.model.tools import (
     CallContext,
     Interrupt,
@@ -28,12 +27,13 @@ from mcp_dispatch.model.tools import (
     error_result,
     text_result,
 )
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.pool.assemble import assemble
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.scope import Scope
-from mcp_dispatch.settings.load import Layer, LayerKind, Settings, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
 from tests.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
 

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from mcp_dispatch import __version__
 from mcp_dispatch.cli import app
-from mcp_dispatch.cli.checkup import Checkup, Wanted, examine
+from mcp_dispatch.cli.doctor_checks import Checkup, Wanted, examine
+from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.settings.layers import own_file
-from mcp_dispatch.settings.load import Settings
 from mcp_dispatch.settings.problems import Severity
-from mcp_dispatch.state import StateDirectory
-from mcp_dispatch.upstream.choice import ServerFile, choose_servers
-from mcp_dispatch.upstream.config import file_entries
-from mcp_dispatch.upstream.dossier import Dossier
-from mcp_dispatch.upstream.listing import Listing
-from mcp_dispatch.upstream.memory import Memory
+from mcp_dispatch.settings.settings import Settings
+from mcp_dispatch.upstream.cache import Memory
+from mcp_dispatch.upstream.cache__dossier import Dossier
+from mcp_dispatch.upstream.config.load import file_entries
+from mcp_dispatch.upstream.config.select import ServerFile, choose_servers
+from mcp_dispatch.upstream.pagination import Listing
 
 
 class Home:

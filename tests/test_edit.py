@@ -7,17 +7,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from mcp_dispatch.fs.safe_open import digest_of
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
 from mcp_dispatch.model.tools import FileRead, FileSeen, Interrupt, Sharing, Tool, error_result
-from mcp_dispatch.tools.diff import hunks_between, unified
-from mcp_dispatch.tools.edit import Edit
-from mcp_dispatch.tools.files import digest_of
-from mcp_dispatch.tools.matching import find, replaced
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.tools.write import Write
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.files.diff import hunks_between, unified
+from mcp_dispatch.tools.files.edit import Edit
+from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.files.text_match import find, replaced
+from mcp_dispatch.tools.files.write import Write
 from tests.file_scope import FileScope, call, error_of, text_of
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."

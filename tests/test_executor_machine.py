@@ -20,8 +20,6 @@ from hypothesis.stateful import (
     rule,
 )
 
-from mcp_dispatch.batch import CallState, Member
-from mcp_dispatch.executor import Executor, Stream
 from mcp_dispatch.model.calls import Completed, ToolCall
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Cancelled, CancelReason, Refusal
@@ -33,7 +31,9 @@ from mcp_dispatch.model.tools import (
     error_result,
     text_result,
 )
-from mcp_dispatch.scope import Scope
+from mcp_dispatch.pipeline.batch import CallState, Member
+from mcp_dispatch.pipeline.executor import Executor, Stream
+from mcp_dispatch.pipeline.scope import Scope
 from tests.stand_ins import Forbids, RecordingTool, ScriptedCaller
 from tests.test_dispatcher import Line, a_line
 

@@ -323,7 +323,7 @@ def test_nothing_is_started_and_nothing_is_made(machine: Machine):
 
 def test_the_protocol_is_not_imported_to_judge_a_call():
     code = (
-        "import sys, mcp_dispatch.cli, mcp_dispatch.cli.explaining; "
+        "import sys, mcp_dispatch.cli, mcp_dispatch.cli.explanation; "
         "print([name for name in ('mcp', 'anyio', 'pathspec') if name in sys.modules])"
     )
 

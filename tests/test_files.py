@@ -15,13 +15,13 @@ from anyio import fail_after, to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcp_dispatch.fs.safe_open import CannotUse, digest_of, exists, load, opened, store
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.tools import FileSeen
-from mcp_dispatch.tools.edit import Edit
-from mcp_dispatch.tools.files import CannotUse, digest_of, exists, load, opened, store
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.tools.write import Write
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.files.edit import Edit
+from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.files.write import Write
 from tests.file_scope import FileScope, call
 
 

@@ -13,17 +13,17 @@ from anyio import create_task_group, fail_after, to_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_dispatch.fs.safe_open import CannotUse
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
 from mcp_dispatch.model.tools import Interrupt, Sharing, ToolResult
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.tools.files import CannotUse
-from mcp_dispatch.tools.glob import Glob
-from mcp_dispatch.tools.search_pattern import Level, Pattern, parse
-from mcp_dispatch.tools.search_place import Place, Sight, entered
-from mcp_dispatch.tools.search_walk import Found, Walk
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.search.glob import Glob
+from mcp_dispatch.tools.search.glob_pattern import Level, Pattern, parse
+from mcp_dispatch.tools.search.root import Place, Sight, entered
+from mcp_dispatch.tools.search.walk import Found, Walk
 from tests.file_scope import FileScope, error_of, text_of
 
 NOTHING: dict[str, str] = {}

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
+from mcp_dispatch.fs.safe_open import CannotUse
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import Interrupt, Sharing, ToolResult
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.tools.files import CannotUse
-from mcp_dispatch.tools.grep import Grep
-from mcp_dispatch.tools.ripgrep_binary import find_ripgrep
-from mcp_dispatch.tools.ripgrep_lines import LineReader
-from mcp_dispatch.tools.ripgrep_output import CountReader, FileReader
-from mcp_dispatch.tools.ripgrep_request import options, request_of
-from mcp_dispatch.tools.search_place import Place, Sight
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.search.grep import Grep
+from mcp_dispatch.tools.search.ripgrep__ripgrep_binary import find_ripgrep
+from mcp_dispatch.tools.search.ripgrep_json import LineReader
+from mcp_dispatch.tools.search.ripgrep_json__ripgrep_output import CountReader, FileReader
+from mcp_dispatch.tools.search.ripgrep_request import options, request_of
+from mcp_dispatch.tools.search.root import Place, Sight
 from tests.file_scope import FileScope, error_of, text_of
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 from anyio import wait_all_tasks_blocked
 
-from mcp_dispatch.batch import Batching
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import CallContext, ToolResult, text_result
-from mcp_dispatch.scope import Scope
+from mcp_dispatch.pipeline.batch import Batching
+from mcp_dispatch.pipeline.scope import Scope
 from tests.stand_ins import RecordingTool, ScriptedCaller
 from tests.test_dispatcher import Line, a_line, hooks_for, texts
 

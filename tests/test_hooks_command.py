@@ -14,9 +14,9 @@ import pytest
 from anyio import to_thread
 
 from mcp_dispatch.hooks.actions import Command
-from mcp_dispatch.hooks.command import KEPT_OF_STDERR, KEPT_OF_STDOUT, CommandRunner
 from mcp_dispatch.hooks.output import Failure, Printed
-from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.hooks.runners.command import KEPT_OF_STDERR, KEPT_OF_STDOUT, CommandRunner
+from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.processes.children import Children
 
 DOCUMENT = b'{"tool_name":"Bash"}\n'

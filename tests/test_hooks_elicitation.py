@@ -11,7 +11,7 @@ import pytest
 
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.processes.children import Children
 

@@ -24,8 +24,8 @@ from mcp_dispatch.model.calls import (
     ToolCall,
     ValidCall,
 )
-from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote, decide
+from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
@@ -36,7 +36,7 @@ from mcp_dispatch.model.tools import (
     error_result,
     text_result,
 )
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 
 PRE, POST, FAILED = "PreToolUse", "PostToolUse", "PostToolUseFailure"
@@ -380,7 +380,7 @@ async def test_a_broken_hook_loosens_nothing_and_leaves_no_process(
 
     origin = world.origin("echo no >&2; exit 2")
     assert review == Review(votes=(Vote(Tier.DENY, Effect.DENY, "no", origin),))
-    assert sweep.find(set(), sweep.mark_of_run(world.children.run)) == set()
+    assert kill_tree.find(set(), kill_tree.mark_of_run(world.children.run)) == set()
 
 
 async def test_a_broken_guard_that_shall_block_blocks(world: World) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from mcp_dispatch.model.approval import Approved, LeftWithClient
 from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy, Suspended
-from mcp_dispatch.model.questions import Approved, LeftWithClient
 from mcp_dispatch.model.tools import ToolAsk
 from tests.stand_ins import Forbids, RecordingTool, ScriptedCaller
 from tests.test_dispatcher import Line, a_line, hooks_for

@@ -10,19 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.approval.approver import Approver
-from mcp_dispatch.dispatcher import Dispatcher, Live
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks, Reach
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.decision import Effect, Tier
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.pool.assemble import assemble
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.scope import Scope
 from mcp_dispatch.settings.models import PermissionMode
 from tests.hook_desk import SayingUpstream, specific
 from tests.policy.bench import Rules, policy

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.around_hooks import UpstreamsForHooks
-from mcp_dispatch.hooks.upstream import CallRefused, filled
-from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.hooks.runners.mcp_tool import CallRefused, filled
 from mcp_dispatch.model.decision import Origin
+from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import CallContext, ToolResult
-from mcp_dispatch.pool.assemble import assemble
-from mcp_dispatch.settings.load import Layer, LayerKind, Settings, load
+from mcp_dispatch.pipeline.hook_env import UpstreamsForHooks
+from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
 from tests.policy.bench import Rules, policy
 from tests.stand_ins import Forbids, RecordingTool
 

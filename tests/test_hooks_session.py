@@ -10,10 +10,10 @@ import pytest
 from anyio import to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
+from mcp_dispatch.model.approval import Approved
 from mcp_dispatch.model.calls import Outcome
-from mcp_dispatch.model.questions import Approved
-from mcp_dispatch.policy.reading import reading
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.policy.commands.expand import reading
+from mcp_dispatch.processes import kill_tree
 from tests.stand_ins import RecordingTool, ScriptedCaller
 from tests.test_dispatcher import a_line, hooks_for, texts
 
@@ -270,7 +270,7 @@ async def test_a_hook_whose_call_is_cancelled_is_recorded_as_cancelled(tmp_path:
                 calls.cancel_scope.cancel()
         details = [entry["details"] for entry in line.recorded() if "event" in entry]
 
-        assert sweep.find(set(), sweep.mark_of_run(line.children.run)) == set()
+        assert kill_tree.find(set(), kill_tree.mark_of_run(line.children.run)) == set()
 
     assert [isinstance(each, dict) and each["reason"] for each in details] == [
         "the call was cancelled"

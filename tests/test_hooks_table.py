@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from tests.hook_desk import EVENTS, HookDesk, SayingUpstream, documents, printing
 from tests.web_server import answer, redirect, serving
@@ -108,7 +108,7 @@ async def test_a_command(children: Children, tmp_path: Path, event: str) -> None
         for kind, _ in printed
         for code, column in codes.items()
     }
-    assert sweep.find(set(), sweep.mark_of_run(children.run)) == set()
+    assert kill_tree.find(set(), kill_tree.mark_of_run(children.run)) == set()
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -191,7 +191,7 @@ async def test_a_broken_command_decides_nothing_and_leaves_no_process(
     # A flood of text is text; of it the model gets a file and a preview.
     flood = "C" if event == "SessionStart" else "-"
     assert found == {**dict.fromkeys(cells, "F"), "floods": flood}
-    assert sweep.find(set(), sweep.mark_of_run(children.run)) == set()
+    assert kill_tree.find(set(), kill_tree.mark_of_run(children.run)) == set()
 
 
 GUARDED = {

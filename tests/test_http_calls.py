@@ -89,7 +89,7 @@ async def test_progress_of_an_upstream_arrives_before_the_result(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:

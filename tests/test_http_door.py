@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.http.names import Names, problems
+from mcp_dispatch.server.http.host_policy import Names, problems
 from tests.client import Installation
 from tests.http_face import ACCEPT, initialize
 

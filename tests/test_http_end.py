@@ -15,10 +15,10 @@ import pytest
 from anyio import to_thread
 from starlette.types import Message
 
-from mcp_dispatch.http.intake import Intake, NotTaken
-from mcp_dispatch.http.traffic import Patience, Traffic
-from mcp_dispatch.http.visits import Visits
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.server.http.active_requests import Visits
+from mcp_dispatch.server.http.backpressure import Patience, Traffic
+from mcp_dispatch.server.http.body_limit import Intake, NotTaken
 from tests.client import ERAS, Era, Installation, text_in, text_of, tools_call
 from tests.http_face import (
     ACCEPT,

@@ -11,9 +11,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from mcp_dispatch.http.address import Address, bind
-from mcp_dispatch.http.token import find_token
 from mcp_dispatch.model.errors import StartError
+from mcp_dispatch.server.http.bind import Address, bind
+from mcp_dispatch.server.http.token import find_token
 from tests.client import Installation
 from tests.http_face import serving
 

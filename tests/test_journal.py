@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_dispatch.journal.events import record_of
+from mcp_dispatch.journal.records import record_of
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import (
     CheckedCall,
@@ -36,7 +36,6 @@ from mcp_dispatch.model.outcome import (
     RefusedBy,
     Suspended,
 )
-from mcp_dispatch.model.results import Replacement, Why
 from mcp_dispatch.model.tools import (
     CallContext,
     Checked,
@@ -46,6 +45,7 @@ from mcp_dispatch.model.tools import (
     Validator,
     text_result,
 )
+from mcp_dispatch.model.tools__results import Replacement, Why
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and limits are POSIX")
 CALL = ToolCall("call-1", "toolu_1", "read_file", {"path": "/a"})

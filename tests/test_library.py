@@ -15,11 +15,11 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 import mcp_dispatch
-from mcp_dispatch.batch import CallState
-from mcp_dispatch.library import Ask, Dispatch
+from mcp_dispatch.library.library import Ask, Dispatch
+from mcp_dispatch.model.approval import Approved, Declined, Question
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.questions import Approved, Declined, Question
+from mcp_dispatch.pipeline.batch import CallState
 from tests.client import BUILT_INS
 from tests.http_face import until_gone
 
@@ -51,7 +51,7 @@ class Place:
 
     def upstream(self) -> None:
         """The demo server, whose tools wait behind `tool_search`."""
-        entry = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo_upstream"]}
+        entry = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo.upstream"]}
         self.servers = [self.folder / "servers.json"]
         self.servers[0].write_text(json.dumps({"mcpServers": {"demo": entry}}), encoding="utf-8")
 

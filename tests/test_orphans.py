@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import os, subprocess, time
 from pathlib import Path
-from mcp_dispatch.processes.orphans import adopt, reap_ended
+from mcp_dispatch.processes.subreaper import adopt, reap_ended
 
 assert adopt()
 started = subprocess.Popen(["sh", "-c", "exit 7"], start_new_session=True)

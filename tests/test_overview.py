@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from mcp_dispatch.journal.found import activated_now
+from mcp_dispatch.journal.reader import activated_now
 from tests.client import Installation, raw_server
 from tests.test_serve_deferral import ALWAYS, DEMO, RAW, listed_bytes
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from mcp_dispatch.fs.atomic import locked
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import definition_digest
-from mcp_dispatch.settings.approved import outdated, without
-from mcp_dispatch.settings.load import Layer, LayerKind, load
-from mcp_dispatch.settings.own import add_allow_rules
-from mcp_dispatch.settings.private_file import locked
+from mcp_dispatch.settings.own_file import add_allow_rules
+from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from mcp_dispatch.settings.stale_approvals import outdated, without
 
 
 def test_the_first_rule_makes_a_private_file(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_file_that_makes_no_sense_is_left_as_it_is(
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "workspaces" / "1.json"
     script = (
-        "import sys; from pathlib import Path; from mcp_dispatch.settings.own import *\n"
+        "import sys; from pathlib import Path; from mcp_dispatch.settings.own_file import *\n"
         "for n in range(20): add_allow_rules(Path(sys.argv[1]), [f'Bash({sys.argv[2]}{n})'], {})"
     )
     writers = [

@@ -12,16 +12,16 @@ import pytest
 from mcp_types import ElicitResult
 
 from mcp_dispatch.approval.approver import Approver
-from mcp_dispatch.dispatcher import Dispatcher, Live
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
+from mcp_dispatch.model.approval import Approved, Question, Reply
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
-from mcp_dispatch.model.clients import Unfinished
+from mcp_dispatch.model.client import Unfinished
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy
-from mcp_dispatch.model.questions import Approved, Question, Reply
 from mcp_dispatch.model.tools import (
     CallContext,
     Checked,
@@ -32,17 +32,17 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     Validator,
 )
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.pool.assemble import assemble
 from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.scope import Scope
-from mcp_dispatch.settings.load import Layer, LayerKind, load
-from mcp_dispatch.tools.builtin import BuiltIn
-from mcp_dispatch.tools.edit import Edit
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.tools.write import Write
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from mcp_dispatch.tools.base import BuiltIn
+from mcp_dispatch.tools.files.edit import Edit
+from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.files.write import Write
 from tests.client import ERAS, Era, Installation, text_of
 from tests.file_scope import FileScope
 from tests.stand_ins import ScriptedCaller

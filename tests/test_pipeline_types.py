@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 HEADER = """
 from mcp_dispatch.model.calls import CheckedCall, ReviewedCall, ValidCall
 from mcp_dispatch.model.tools import CallContext
-from mcp_dispatch.stages.authorize import Bench, authorize
-from mcp_dispatch.stages.check import check
-from mcp_dispatch.stages.execute import execute
+from mcp_dispatch.pipeline.stages.authorize import Bench, authorize
+from mcp_dispatch.pipeline.stages.check import check
+from mcp_dispatch.pipeline.stages.execute import execute
 
 
 async def way(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.names import rule_name
-from mcp_dispatch.pool.assemble import Shadowed, assemble
-from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name, fitting
+from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name, fitting
+from mcp_dispatch.registry.registry import Shadowed, assemble
 from tests.stand_ins import RecordingTool
 
 

@@ -14,12 +14,12 @@ import anyio
 import pytest
 from anyio.abc import ByteReceiveStream
 
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.child import Child
+from mcp_dispatch.processes.child__errors import CannotStart
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.environment import baseline, inherited
-from mcp_dispatch.processes.errors import CannotStart
-from mcp_dispatch.processes.recording import Recording
+from mcp_dispatch.processes.output_file import Recording
 from tests.process_parent import STUBBORN
 
 ENV: Mapping[str, str] = {"PATH": os.environ["PATH"]}
@@ -44,7 +44,7 @@ async def lines(stream: ByteReceiveStream | None, count: int) -> None:
 
 
 def left_of(children: Children) -> set[int]:
-    return sweep.find(set(), sweep.mark_of_run(children.run))
+    return kill_tree.find(set(), kill_tree.mark_of_run(children.run))
 
 
 def zombies() -> list[str]:
@@ -380,13 +380,13 @@ async def test_a_recording_is_private_and_ends_at_its_limit(tmp_path: Path) -> N
 
 
 def test_the_watchdog_loads_none_of_what_makes_a_start_slow() -> None:
-    folder = str(Path(sweep.__file__).parent)
-    script = f"import sys; sys.path.insert(0, {folder!r}); import sweep; print(*sys.modules)"
+    folder = str(Path(kill_tree.__file__).parent)
+    script = f"import sys; sys.path.insert(0, {folder!r}); import kill_tree; print(*sys.modules)"
 
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script], capture_output=True, check=True, text=True
     )
 
     loaded = set(done.stdout.split())
-    assert "sweep" in loaded
+    assert "kill_tree" in loaded
     assert loaded & {"site", "re", "typing", "pathlib", "asyncio", "anyio", "mcp_dispatch"} == set()

@@ -10,15 +10,15 @@ from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_dispatch.fs.safe_open import digest_of, opened
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import FileRead, FileSeen, Interrupt, Sharing, Tool
-from mcp_dispatch.tools.files import digest_of, opened
-from mcp_dispatch.tools.page import Page, Stop, read_page
-from mcp_dispatch.tools.read import Read, bounds_of
-from mcp_dispatch.tools.targets import Target
-from mcp_dispatch.tools.window import Bounds, Window
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.files.read import Read, bounds_of
+from mcp_dispatch.tools.files.target import Target
+from mcp_dispatch.tools.files.text_page import Page, Stop, read_page
+from mcp_dispatch.tools.files.text_page__window import Bounds, Window
 from tests.file_scope import FileScope, call, error_of, text_of
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.tools import Tool, ToolResult
-from mcp_dispatch.tools.image import FILE_LIMIT, LONGEST_SIDE, MOST_BYTES, format_of
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.tools.write import Write
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.files.image import FILE_LIMIT, LONGEST_SIDE, MOST_BYTES, format_of
+from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.files.write import Write
 from tests.file_scope import FileScope, call, error_of, text_of
 
 DAMAGED = "cannot be shown: it is damaged or cut short."

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.tools.edit import Edit
-from mcp_dispatch.tools.notebook import NOTEBOOK_LIMIT
-from mcp_dispatch.tools.notebook_view import MOST_IMAGES
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.tools.write import Write
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.files.edit import Edit
+from mcp_dispatch.tools.files.notebook import NOTEBOOK_LIMIT
+from mcp_dispatch.tools.files.notebook__notebook_view import MOST_IMAGES
+from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.files.write import Write
 from tests.file_scope import FileScope, call, error_of, text_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.journal.redaction import redact, redact_text
+from mcp_dispatch.journal.redact.redact import redact, redact_text
 from mcp_dispatch.model.json import Json
 
 GITHUB = "ghp_" + "aB3" * 12

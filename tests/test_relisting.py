@@ -2,7 +2,7 @@
 
 import anyio
 
-from mcp_dispatch.server.relisting import RELIST_SECONDS, SETTLE_SECONDS, Relisting
+from mcp_dispatch.server.list_changed import RELIST_SECONDS, SETTLE_SECONDS, Relisting
 
 
 async def ignored() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_dispatch.app import App, open_app
+from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.options import Options
+from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal
-from mcp_dispatch.options import Options
 from mcp_dispatch.settings.layers import own_file
-from mcp_dispatch.state import StateDirectory
 from tests.client import Installation, RawServer, raw_server, text_in, tools_call
 from tests.stand_ins import ScriptedCaller
 
@@ -293,7 +293,7 @@ async def test_what_is_read_once_says_so_when_it_changes(
 async def test_claude_codes_files_are_mentioned_once_where_they_are_not_read(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "mcp_dispatch.options")
+    caplog.set_level("INFO", "mcp_dispatch.app.options")
     theirs = home.folder / "claude" / "settings.json"
     home.write(theirs, {"permissions": {"deny": ["Bash(printf:*)"]}})
 

@@ -3,10 +3,15 @@
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.contract import conforming, told_as_text, with_notes
-from mcp_dispatch.results.reference import ORIGINAL_AT, REFERENCE, admitting, reference
-from mcp_dispatch.schema.compile import CompiledSchema, compile_schema
-from mcp_dispatch.schema.rebase import rebased
+from mcp_dispatch.results.output_schema import conforming, told_as_text, with_notes
+from mcp_dispatch.results.output_schema__reference import (
+    ORIGINAL_AT,
+    REFERENCE,
+    admitting,
+    reference,
+)
+from mcp_dispatch.schema.refs__rebase import rebased
+from mcp_dispatch.schema.validator import CompiledSchema, compile_schema
 
 OPEN: JsonObject = {
     "type": "object",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.model.tools import FileSeen
-from mcp_dispatch.results.stale import MOST_NAMED, glance, stale_hint
+from mcp_dispatch.results.stale_files import MOST_NAMED, glance, stale_hint
 
 
 def seen(path: Path) -> FileSeen:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.bounds import bound
-from mcp_dispatch.schema.compile import compile_schema
+from mcp_dispatch.schema.cost_bounds import bound
 from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.schema.validator import compile_schema
 
 
 def refusal(schema: Json) -> str:

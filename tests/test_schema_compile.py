@@ -15,8 +15,8 @@ import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import Validator
-from mcp_dispatch.schema.compile import compile_schema
 from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.schema.validator import compile_schema
 
 DRAFTS = {
     "4": "http://json-schema.org/draft-04/schema#",
@@ -357,7 +357,7 @@ def test_a_compiled_schema_is_a_validator_that_cannot_be_changed() -> None:
 
 def test_importing_the_room_does_not_import_a_validator() -> None:
     program = (
-        "import sys, mcp_dispatch.schema.compile, mcp_dispatch.schema.definition;"
+        "import sys, mcp_dispatch.schema.validator, mcp_dispatch.schema.definition;"
         "print(sorted({'jsonschema', 'jsonschema_rs', 'referencing'} & set(sys.modules)))"
     )
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.compile import compile_schema
+from mcp_dispatch.schema.validator import compile_schema
 
 EDIT: JsonObject = {
     "type": "object",

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.schema.compile import compile_schema
 from mcp_dispatch.schema.definition import input_schema_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.schema.validator import compile_schema
 
 NAMES = st.sampled_from(["a", "b", "type", "$ref", "x y", "\n"])
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8) | NAMES

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.compile import CompiledSchema, compile_schema
 from mcp_dispatch.schema.definition import definition_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.schema.validator import CompiledSchema, compile_schema
 
 ADDRESSES = {
     "draft2020-12": "https://json-schema.org/draft/2020-12/schema",

@@ -7,7 +7,7 @@ import pytest
 from mcp_dispatch.model.calls import Asked, Review, ToolCall
 from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.tools import DirectoryChanged, FileRead, FileSeen
-from mcp_dispatch.scope import PARKED_AT_MOST, PARKED_SECONDS, OpenAsks, Scope
+from mcp_dispatch.pipeline.scope import PARKED_AT_MOST, PARKED_SECONDS, OpenAsks, Scope
 
 
 def a_call(name: str = "Bash", **arguments: str) -> ToolCall:

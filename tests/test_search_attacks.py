@@ -6,8 +6,8 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
-from mcp_dispatch.search.nothing import remarks
-from mcp_dispatch.search.vocabulary import VOCABULARY
+from mcp_dispatch.search.suggestions import remarks
+from mcp_dispatch.search.synonyms__vocabulary import VOCABULARY
 
 SUBJECTS = {
     "weather in Paris": ("get_weather", "Current weather of a city"),

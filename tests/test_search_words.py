@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_dispatch.search.spelling import corrected
-from mcp_dispatch.search.words import stem, words_of_name, words_of_prose
+from mcp_dispatch.search.query_terms__spelling import corrected
+from mcp_dispatch.search.tokenize import stem, words_of_name, words_of_prose
 
 
 @pytest.mark.parametrize(

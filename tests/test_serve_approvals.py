@@ -14,11 +14,11 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
-from mcp_dispatch.approval.sockets import sockets_in
-from mcp_dispatch.approval.terminal import Line, line_to
+from mcp_dispatch.approval.socket_client import Line, line_to
+from mcp_dispatch.approval.socket_protocol__sockets import sockets_in
+from mcp_dispatch.model.approval import Declined
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.questions import Declined
 from mcp_dispatch.settings.layers import own_file
 from tests.client import ERAS, Era, Installation, RawServer, raw_server, text_of, tools_call
 from tests.stand_ins import ScriptedCaller
@@ -399,7 +399,7 @@ async def test_a_server_that_is_killed_takes_its_questions_along(installed: Inst
 
 
 async def test_always_counts_only_for_the_tool_as_it_was(installed: Installation) -> None:
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     path = own(installed)
     path.parent.mkdir(parents=True)
     rules = ["mcp__demo__recall", "mcp__demo__roll_dice"]

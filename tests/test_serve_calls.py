@@ -33,7 +33,7 @@ class Person:
 async def test_the_list_has_built_ins_first_and_upstream_tools_after(
     installed: Installation, era: Era
 ) -> None:
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
     async with installed.client(era) as client:
         listed = await client.list_tools()
@@ -100,7 +100,7 @@ async def test_a_command_runs_and_its_directory_is_kept_for_the_next(
 
 async def test_an_upstream_tool_is_called_with_progress(installed: Installation, era: Era) -> None:
     installed.rules(allow=["mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -145,7 +145,7 @@ async def test_bad_arguments_are_told_with_their_paths_and_nothing_runs(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
     async with installed.client(era) as client:
         own = await client.call_tool("Read", {"file_path": 7})

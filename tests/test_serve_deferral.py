@@ -24,7 +24,7 @@ from tests.client import (
 from tests.http_face import serving
 
 RAW = str(Path(__file__).parent / "upstreams" / "raw.py")
-DEMO = (sys.executable, "-m", "mcp_dispatch.demo_upstream")
+DEMO = (sys.executable, "-m", "mcp_dispatch.demo.upstream")
 ALWAYS = {"dispatch": {"toolSearch": {"mode": "always"}}}
 FIRST = [*BUILT_INS, "call_tool", "tool_search"]
 THROUGH_CALL_TOOL = 'Call them through call_tool: {"name": …, "arguments": {…}}.'

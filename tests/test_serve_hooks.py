@@ -12,7 +12,7 @@ from mcp_dispatch.model.json import JsonObject
 from tests.client import ERAS, Era, Installation, text_of
 from tests.http_face import open_session, serving
 
-DEMO = (sys.executable, "-m", "mcp_dispatch.demo_upstream")
+DEMO = (sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
 
 def hook(**fields: Any) -> dict[str, Any]:

@@ -178,7 +178,7 @@ async def test_a_write_that_has_begun_is_whole_when_the_client_disappears(
 
 async def test_a_server_that_is_killed_leaves_no_process_behind(installed: Installation) -> None:
     installed.rules(allow=["Bash", "mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     async with raw_server(installed) as server:
         await server.greet()
         await running_bash(server, installed)
@@ -319,7 +319,7 @@ async def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_told_with_th
     installed: Installation,
 ) -> None:
     installed.rules(deny=["mcp__demo__Recall", "mcp__demo__remember"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     listing: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     initialized: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     lines = b"".join(encode(each) + b"\n" for each in (INITIALIZE, initialized, listing))
@@ -341,7 +341,7 @@ async def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_told_at_th
     installed: Installation,
 ) -> None:
     installed.rules(deny=["mcp__Demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
     done = await anyio.run_process(
         installed.command, input=b"", env=installed.environ, cwd=installed.workspace

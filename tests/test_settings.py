@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.concurrency import limit_from
-from mcp_dispatch.settings.load import (
+from mcp_dispatch.settings.json_lines import Leaf, Repeated, layout
+from mcp_dispatch.settings.models import (
+    DispatchSettings,
+    NamingSettings,
+    PermissionMode,
+    settings_json_schema,
+)
+from mcp_dispatch.settings.models__concurrency import limit_from
+from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.settings import (
     FileState,
     Kept,
     Layer,
@@ -24,14 +32,6 @@ from mcp_dispatch.settings.load import (
     load,
     user_config_dir,
 )
-from mcp_dispatch.settings.models import (
-    DispatchSettings,
-    NamingSettings,
-    PermissionMode,
-    settings_json_schema,
-)
-from mcp_dispatch.settings.positions import Leaf, Repeated, layout
-from mcp_dispatch.settings.problems import Problem, Severity
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

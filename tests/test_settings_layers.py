@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.settings.file import Shelf
-from mcp_dispatch.settings.files import SettingsFiles
+from mcp_dispatch.settings.git_root import repository_root
 from mcp_dispatch.settings.layers import (
     Layer,
     LayerKind,
@@ -23,9 +22,10 @@ from mcp_dispatch.settings.layers import (
     own_file,
     sources_from,
 )
-from mcp_dispatch.settings.load import FileState, Settings, load
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.repository import repository_root
+from mcp_dispatch.settings.read_file import Shelf
+from mcp_dispatch.settings.settings import FileState, Settings, load
+from mcp_dispatch.settings.settings__files import SettingsFiles
 
 EVERYTHING = frozenset({"hooks", "env", "mcpServers"})
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.shell.analysis import Verdict, analyse, understood
-from mcp_dispatch.shell.compound import DEEPEST, MOST
-from mcp_dispatch.shell.looks import Look
-from mcp_dispatch.shell.plain import LONGEST
-from mcp_dispatch.shell.tokens import tokens
-from mcp_dispatch.shell.words import EXPANSION, Form, Plain, Unknown
+from mcp_dispatch.shell.analyze import Verdict, analyse, understood
+from mcp_dispatch.shell.arguments import Look
+from mcp_dispatch.shell.ast import EXPANSION, Form, Plain, Unknown
+from mcp_dispatch.shell.fallback_tokens import tokens
+from mcp_dispatch.shell.plain_parser import LONGEST
+from mcp_dispatch.shell.script_parser import DEEPEST, MOST
 
 E = EXPANSION
 

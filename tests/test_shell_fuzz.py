@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.shell.analysis import understood
-from mcp_dispatch.shell.words import Form, Plain
+from mcp_dispatch.shell.analyze import understood
+from mcp_dispatch.shell.ast import Form, Plain
 from tests.shell_oracle import COUNT, SEED, compared
 
 NOISE = [

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_dispatch.shell.analyze__read_only import is_read_only
 from mcp_dispatch.shell.git_config import names_no_program
-from mcp_dispatch.shell.read_only import is_read_only
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.shell.plain import LONGEST, read
-from mcp_dispatch.shell.tokens import tokens
-from mcp_dispatch.shell.words import (
+from mcp_dispatch.shell.ast import (
     EXPANSION,
     Glob,
     Literal,
@@ -17,6 +15,8 @@ from mcp_dispatch.shell.words import (
     Variable,
     Word,
 )
+from mcp_dispatch.shell.fallback_tokens import tokens
+from mcp_dispatch.shell.plain_parser import LONGEST, read
 from tests.shell_oracle import COUNT, SEED, compared
 
 E = EXPANSION

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.errors import StartError
-from mcp_dispatch.state import StateDirectory
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
 ROOMS = ("results", "journal", "catalogue", "logs", "run")

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
@@ -20,13 +21,12 @@ from mcp_dispatch.model.tools import (
     error_result,
     text_result,
 )
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.tools.background import BackgroundTasks
-from mcp_dispatch.tools.bash import Bash
-from mcp_dispatch.tools.task_stop import OLD_NAMES, TaskStop
-from mcp_dispatch.workspace import Workspace
+from mcp_dispatch.tools.bash.background import BackgroundTasks
+from mcp_dispatch.tools.bash.bash import Bash
+from mcp_dispatch.tools.bash.task_stop import OLD_NAMES, TaskStop
 from tests.stand_ins import PlainScope
 
 ALICE = CallContext("call", PlainScope(id="alice"))
@@ -59,7 +59,7 @@ class Room:
         return caught.value.refusal
 
     def left(self) -> set[int]:
-        return sweep.find(set(), sweep.mark_of_run(self.children.run))
+        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.errors import Refused
-from mcp_dispatch.model.findings import Down, Findings
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.tool_search import Down, Findings
 from mcp_dispatch.model.tools import CallContext, ToolResult, ToolsActivated
 from mcp_dispatch.tools.call_tool import CallTool, opened
 from mcp_dispatch.tools.tool_search import MOST_CHARACTERS, ToolSearch, call_by_name

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_dispatch.app import App, open_app
+from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.options import Options
+from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, ToolCall
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.options import Options
-from mcp_dispatch.pool.assemble import assemble
-from mcp_dispatch.pool.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.state import StateDirectory
-from mcp_dispatch.upstream.opening import Place
-from mcp_dispatch.upstream.server import Launch, ServerConfig
-from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name
+from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.upstream.config.model import Launch, ServerConfig
+from mcp_dispatch.upstream.lifecycle import State
+from mcp_dispatch.upstream.lifecycle__timing import Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.timing import Timing
 from mcp_dispatch.upstream.tool import offer_of
+from mcp_dispatch.upstream.transports.open import Place
 from mcp_dispatch.wire.codec import encode
 from tests.client import Installation, RawServer, raw_server
 from tests.stand_ins import ScriptedCaller

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.settings.load import Kept, LayerKind, Settings
 from mcp_dispatch.settings.merge import Restrictions
 from mcp_dispatch.settings.models import DispatchSettings, ServerMatch
-from mcp_dispatch.upstream.choice import Chosen, ServerFile, choose_servers
-from mcp_dispatch.upstream.server import CALL_SECONDS, Launch, ServerConfig
+from mcp_dispatch.settings.settings import Kept, LayerKind, Settings
+from mcp_dispatch.upstream.config.model import CALL_SECONDS, Launch, ServerConfig
+from mcp_dispatch.upstream.config.select import Chosen, ServerFile, choose_servers
 
 ROOT = Path("/srv/project")
 

@@ -9,8 +9,8 @@ import pytest
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings.models import UpstreamSettings
-from mcp_dispatch.upstream.config import Entry, Problem, load_servers, read_servers
-from mcp_dispatch.upstream.server import Address, Launch, ServerConfig, ToolChoice
+from mcp_dispatch.upstream.config.load import Entry, Problem, load_servers, read_servers
+from mcp_dispatch.upstream.config.model import Address, Launch, ServerConfig, ToolChoice
 
 
 def written(folder: Path, servers: Any, name: str = "mcp.json") -> Path:

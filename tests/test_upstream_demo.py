@@ -12,10 +12,10 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.server import Launch, ServerConfig
+from mcp_dispatch.upstream.config.model import Launch, ServerConfig
 from tests.upstreams.support import Session, connection_to
 
-DEMO = ServerConfig("demo", Launch(sys.executable, ("-m", "mcp_dispatch.demo_upstream")))
+DEMO = ServerConfig("demo", Launch(sys.executable, ("-m", "mcp_dispatch.demo.upstream")))
 
 
 @asynccontextmanager
@@ -127,7 +127,7 @@ async def test_slow_counting_stops_when_it_is_cancelled(tmp_path: Path) -> None:
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
     code = (
-        "import sys, mcp_dispatch.demo_upstream; "
+        "import sys, mcp_dispatch.demo.upstream; "
         "names = {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names; "
         "print(sorted(name for name in names if not name.startswith('_')), "
         "sorted(name for name in sys.modules if name.startswith('mcp_dispatch')))"
@@ -137,4 +137,6 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
 
-    assert result.stdout == ("['mcp_dispatch'] ['mcp_dispatch', 'mcp_dispatch.demo_upstream']\n")
+    assert result.stdout == (
+        "['mcp_dispatch'] ['mcp_dispatch', 'mcp_dispatch.demo', 'mcp_dispatch.demo.upstream']\n"
+    )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.upstream.errors import RequestLost
-from mcp_dispatch.upstream.remote.events import Bookmark, Event, EventParser
+from mcp_dispatch.upstream.transports.sse_parser import Bookmark, Event, EventParser
 
 DATA = ("data: one", "data:two", "data", "data: a:b", "data: \u00e9")
 OTHERS = (": comment", "id: 7", "id", "retry: 5", "retry: x", "event: x", "other: y")

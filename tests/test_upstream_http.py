@@ -12,9 +12,9 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.circuit import Tolerance
+from mcp_dispatch.upstream.backoff__circuit import Tolerance
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.lifecycle import State
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.upstreams.support import no_pause, reached, supervised
 from tests.upstreams.web import Style, WebUpstream, web_upstream

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.dossier import Dossier
-from mcp_dispatch.upstream.listing import Listing
-from mcp_dispatch.upstream.memory import Known, Memory, PastChange
-from mcp_dispatch.upstream.pins import Change
-from mcp_dispatch.upstream.server import Launch, ServerConfig
+from mcp_dispatch.upstream.cache import Known, Memory, PastChange
+from mcp_dispatch.upstream.cache__dossier import Dossier
+from mcp_dispatch.upstream.config.model import Launch, ServerConfig
+from mcp_dispatch.upstream.definition_diff import Change
+from mcp_dispatch.upstream.pagination import Listing
 
 CONFIG = ServerConfig("git", Launch("git-server", env={"TOKEN": "s3cret"}), key="k1")
 

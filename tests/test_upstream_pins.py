@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.pins import MOST_DIFFERENCES, changes, differences, digest
+from mcp_dispatch.upstream.definition_diff import MOST_DIFFERENCES, changes, differences, digest
 
 
 def tool(name: str = "t", **more: Any) -> JsonObject:

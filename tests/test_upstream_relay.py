@@ -8,13 +8,13 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from mcp_dispatch.model.clients import NotAnswered, Respondent, Resumed, Unfinished
+from mcp_dispatch.model.client import NotAnswered, Respondent, Resumed, Unfinished
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.errand import MOST_QUESTIONS, Answer, Beside, Errand, resume
+from mcp_dispatch.upstream.aggregator import fits
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.offered import fits
-from mcp_dispatch.upstream.relay import Notice, Relay
-from mcp_dispatch.upstream.rounds import drive
+from mcp_dispatch.upstream.requests.relay import Notice, Relay
+from mcp_dispatch.upstream.requests.request import MOST_QUESTIONS, Answer, Beside, Errand, resume
+from mcp_dispatch.upstream.requests.send__rounds import drive
 
 pytestmark = pytest.mark.anyio
 

@@ -13,12 +13,12 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from mcp_dispatch.app import App, open_app
+from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.options import Options
 from mcp_dispatch.cli import app as command
+from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.options import Options
-from mcp_dispatch.state import StateDirectory
 from tests.stand_ins import ScriptedCaller
 from tests.upstreams.support import RAW, alive, arrival, starts
 

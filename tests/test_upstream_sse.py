@@ -11,9 +11,9 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from mcp_dispatch.upstream.config.model import Address, ServerConfig
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.server import Address, ServerConfig
-from mcp_dispatch.upstream.standing import State
+from mcp_dispatch.upstream.lifecycle import State
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.upstreams.support import no_pause, reached, supervised
 from tests.upstreams.web import Asked, Reply, WebUpstream, web_upstream

@@ -21,11 +21,11 @@ from mcp_dispatch.model.tools import (
     error_result,
 )
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.opening import Place
-from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
+from mcp_dispatch.upstream.config.model import ServerConfig, ToolChoice
+from mcp_dispatch.upstream.lifecycle__timing import Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.timing import Timing
 from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, offer_of
+from mcp_dispatch.upstream.transports.open import Place
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import no_pause, raw_server, received, supervised
 

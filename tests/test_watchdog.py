@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.watchdog import Watchdog
 
@@ -25,10 +25,10 @@ class Parent:
     def __init__(self, pid: int, run: str, watchdog: int) -> None:
         self.pid = pid
         self.watchdog = watchdog
-        self.mark = sweep.mark_of_run(run)
+        self.mark = kill_tree.mark_of_run(run)
 
     def children(self) -> set[int]:
-        return sweep.find(set(), self.mark)
+        return kill_tree.find(set(), self.mark)
 
 
 @asynccontextmanager
@@ -150,7 +150,7 @@ def stranger() -> Generator[int]:
 
 def told(*lines: str) -> None:
     """A watchdog that heard these lines and then lost its server has ended its work."""
-    script = [sys.executable, "-I", "-S", sweep.__file__]
+    script = [sys.executable, "-I", "-S", kill_tree.__file__]
     heard = "".join(f"{line}\n" for line in lines)
     subprocess.run(script, input=heard.encode(), check=True, timeout=20)
 
@@ -192,7 +192,7 @@ def test_the_rest_of_a_group_is_ended_when_its_leader_is_long_gone() -> None:
 
     told("run", f"+{group}", f"~{group}")
 
-    assert member not in sweep.find({group}, b"none")
+    assert member not in kill_tree.find({group}, b"none")
 
 
 def test_a_watchdog_that_heard_nothing_ends_nobody() -> None:
@@ -204,17 +204,17 @@ def test_a_watchdog_that_heard_nothing_ends_nobody() -> None:
 
 def test_only_the_exact_marker_counts() -> None:
     with subprocess.Popen(
-        ["sleep", "600"], env={**ENV, sweep.MARKER: "abc.12"}, start_new_session=True
+        ["sleep", "600"], env={**ENV, kill_tree.MARKER: "abc.12"}, start_new_session=True
     ) as process:
         try:
             found = {
-                name: process.pid in sweep.find(set(), mark)
+                name: process.pid in kill_tree.find(set(), mark)
                 for name, mark in {
-                    "this child": sweep.mark_of_child("abc", 12),
-                    "a child whose number begins alike": sweep.mark_of_child("abc", 1),
-                    "this run": sweep.mark_of_run("abc"),
-                    "a run whose id begins alike": sweep.mark_of_run("ab"),
-                    "a run whose id ends alike": sweep.mark_of_run("bc"),
+                    "this child": kill_tree.mark_of_child("abc", 12),
+                    "a child whose number begins alike": kill_tree.mark_of_child("abc", 1),
+                    "this run": kill_tree.mark_of_run("abc"),
+                    "a run whose id begins alike": kill_tree.mark_of_run("ab"),
+                    "a run whose id ends alike": kill_tree.mark_of_run("bc"),
                 }.items()
             }
         finally:

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import pytest
 
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
-from mcp_dispatch.web.addresses import special
-from mcp_dispatch.web.permission import opened_by
+from mcp_dispatch.web.ip_ranges import special
+from mcp_dispatch.web.private_hosts import opened_by
 
 
 @pytest.mark.parametrize(

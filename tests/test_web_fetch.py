@@ -17,7 +17,7 @@ from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import CallContext, Interrupt, Sharing, ToolResult
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.tools.web_fetch import WebFetch
+from mcp_dispatch.tools.web.web_fetch import WebFetch
 from mcp_dispatch.web.limits import Limits, Resolve, system_resolve
 from tests.file_scope import error_of, text_of
 from tests.stand_ins import PlainScope

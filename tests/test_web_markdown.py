@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.tools.web_markdown import Converter
-from mcp_dispatch.web.markdown import markdown
+from mcp_dispatch.tools.web.markdown import Converter
+from mcp_dispatch.web.markdown_worker import markdown
 
 BASE = "https://example.com/docs/page"
 

@@ -12,7 +12,7 @@ import pytest
 from anyio import fail_after, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from mcp_dispatch.wire.descriptors import FdReader, FdWriter
+from mcp_dispatch.wire.fds import FdReader, FdWriter
 
 
 @pytest.fixture

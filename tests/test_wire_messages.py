@@ -5,7 +5,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.messages import (
+from mcp_dispatch.wire.jsonrpc import (
     EnvelopeProblem,
     envelope_problem,
     from_session_message,

@@ -28,7 +28,7 @@ from mcp_dispatch.wire.sdk import (
     is_open,
     open_dispatcher,
 )
-from mcp_dispatch.wire.streams import MessageReader, MessageWriter
+from mcp_dispatch.wire.sdk_streams import MessageReader, MessageWriter
 from tests.toy_client import ToyClient, served
 from tests.toy_stdio_server import TOOL, Toys
 

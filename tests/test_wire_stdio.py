@@ -8,7 +8,7 @@ from anyio import fail_after, wait_all_tasks_blocked
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.in_flight import InFlight
-from mcp_dispatch.wire.stdio import Limits
+from mcp_dispatch.wire.stdio_server import Limits
 from tests.toy_client import ToyClient, served, until, until_steady
 
 

@@ -7,10 +7,10 @@ from mcp.shared.message import SessionMessage
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import Unencodable
+from mcp_dispatch.wire.jsonrpc import from_session_message, to_session_message
 from mcp_dispatch.wire.lines import Lines
-from mcp_dispatch.wire.messages import from_session_message, to_session_message
 from mcp_dispatch.wire.sdk import MCPError, open_dispatcher
-from mcp_dispatch.wire.streams import MessageReader, MessageWriter
+from mcp_dispatch.wire.sdk_streams import MessageReader, MessageWriter
 
 
 def _lines(*chunks: bytes, limit: int = 1000) -> Lines:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_dispatch.fs.workspace import Workspace, both_ends, real_path
 from mcp_dispatch.model.errors import Refused, StartError
-from mcp_dispatch.workspace import Workspace, both_ends, real_path
 
 
 @pytest.fixture

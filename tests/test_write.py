@@ -9,6 +9,8 @@ from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcp_dispatch.fs.safe_open import digest_of
+from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
 from mcp_dispatch.model.tools import (
@@ -19,10 +21,8 @@ from mcp_dispatch.model.tools import (
     Tool,
     error_result,
 )
-from mcp_dispatch.tools.files import digest_of
-from mcp_dispatch.tools.read import Read
-from mcp_dispatch.tools.write import Write
-from mcp_dispatch.workspace import Workspace, real_path
+from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.files.write import Write
 from tests.file_scope import FileScope, call, error_of, text_of
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."

@@ -9,10 +9,10 @@ from anyio.lowlevel import checkpoint
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import decode, encode
-from mcp_dispatch.wire.descriptors import FdReader, FdWriter
+from mcp_dispatch.wire.fds import FdReader, FdWriter
 from mcp_dispatch.wire.lines import Lines, Overlong
 from mcp_dispatch.wire.sdk import serve
-from mcp_dispatch.wire.stdio import Limits, Stdio, stdio_streams
+from mcp_dispatch.wire.stdio_server import Limits, Stdio, stdio_streams
 from tests.toy_stdio_server import Toys, toy_server
 
 

@@ -21,7 +21,7 @@ from mcp_dispatch.wire.sdk import (
     serve,
     state_boundary,
 )
-from mcp_dispatch.wire.stdio import Limits, stdio_streams
+from mcp_dispatch.wire.stdio_server import Limits, stdio_streams
 
 Run = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 

@@ -6,7 +6,7 @@ import anyio
 
 import mcp_dispatch
 from mcp_dispatch.approval.form import visible
-from mcp_dispatch.model.questions import Declined
+from mcp_dispatch.model.approval import Declined
 
 
 async def ask(question):

@@ -3,12 +3,11 @@ this registration. Only who cannot be asked is passed over."""
 
 from enum import Enum
 
-from mcp_dispatch.approval.always import NOWHERE, AlwaysAllowed
-from mcp_dispatch.approval.desk import OPEN_SECONDS, Desk, Remember
+from mcp_dispatch.approval.approver__waiting import DEFAULT_TIMEOUT, telling_that_we_wait
 from mcp_dispatch.approval.form import read_answer
-from mcp_dispatch.approval.waiting import DEFAULT_TIMEOUT, telling_that_we_wait
-from mcp_dispatch.model.calls import Answered
-from mcp_dispatch.model.questions import (
+from mcp_dispatch.approval.pending import OPEN_SECONDS, Desk, Remember
+from mcp_dispatch.approval.remember import NOWHERE, AlwaysAllowed
+from mcp_dispatch.model.approval import (
     Approved,
     Caller,
     Declined,
@@ -17,6 +16,7 @@ from mcp_dispatch.model.questions import (
     Question,
     Reply,
 )
+from mcp_dispatch.model.calls import Answered
 
 COMMAND = "mcp-dispatch approvals"
 

@@ -2,9 +2,9 @@
 
 from typing import Final, cast
 
-from mcp_dispatch.approval.shown import because, call_lines
+from mcp_dispatch.approval.render import because, call_lines
+from mcp_dispatch.model.approval import Approved, Declined, Extent, Offer, Question
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.questions import Approved, Declined, Extent, Offer, Question
 from mcp_dispatch.model.text import visible
 
 DENY: Final = "deny"

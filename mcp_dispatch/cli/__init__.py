@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from mcp_dispatch import __version__
-from mcp_dispatch.cli.approvals import approvals
+from mcp_dispatch.cli.approvals.command import approvals
 from mcp_dispatch.cli.call import call
-from mcp_dispatch.cli.demo import demo
 from mcp_dispatch.cli.doctor import doctor
 from mcp_dispatch.cli.explain import explain
 from mcp_dispatch.cli.results import app as results
@@ -17,7 +16,8 @@ from mcp_dispatch.cli.search import search
 from mcp_dispatch.cli.serve import serve
 from mcp_dispatch.cli.tools import tools
 from mcp_dispatch.cli.trust import trust
-from mcp_dispatch.cli.untrust import untrust
+from mcp_dispatch.cli.trust__untrust import untrust
+from mcp_dispatch.demo.demo import demo
 
 app = typer.Typer(
     name="mcp-dispatch",

@@ -15,11 +15,11 @@ from mcp_dispatch.cli.flags import (
     StateDirFlag,
     WorkspaceFlag,
 )
-from mcp_dispatch.cli.started import look, wrong
+from mcp_dispatch.cli.flags__started import look, wrong
 from mcp_dispatch.cli.trust import refuse_to_models
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App
+    from mcp_dispatch.app.app import App
     from mcp_dispatch.model.calls import Outcome
     from mcp_dispatch.model.json import JsonObject
 
@@ -52,7 +52,7 @@ def call(
     Where a rule wants a question asked, it is asked here if this is a terminal, and else denied.
     Exits with 1 where the tool fails or the call is refused, with 2 where it cannot be made.
     """
-    from mcp_dispatch.app import Options
+    from mcp_dispatch.app.app import Options
     from mcp_dispatch.settings.models import PermissionMode
 
     refuse_to_models("call")
@@ -87,9 +87,9 @@ def _read(arguments: str) -> "JsonObject":
 
 
 async def _make(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
-    from mcp_dispatch.cli.asked import Person
-    from mcp_dispatch.executor import Executor
+    from mcp_dispatch.cli.prompt import Person
     from mcp_dispatch.model.calls import ToolCall
+    from mcp_dispatch.pipeline.executor import Executor
 
     call_id = secrets.token_hex(8)
     await app.expect(tool)
@@ -99,8 +99,8 @@ async def _make(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
 
 def _show(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
     """What was answered to standard output, what went wrong to standard error. The exit code."""
-    from mcp_dispatch.blocks import told
-    from mcp_dispatch.model.wording import for_people
+    from mcp_dispatch.library.anthropic_blocks import told
+    from mcp_dispatch.model.outcome__wording import for_people
 
     text, failed = told(tool, outcome)
     if as_json:

@@ -20,10 +20,10 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.cli.checkup import Checkup
+    from mcp_dispatch.cli.doctor_checks import Checkup
     from mcp_dispatch.model.json import JsonObject
-    from mcp_dispatch.settings.grants import Entry
-    from mcp_dispatch.settings.load import Settings
+    from mcp_dispatch.settings.settings import Settings
+    from mcp_dispatch.settings.trust_survey import Entry
 
 WIDTH = 80
 
@@ -42,7 +42,7 @@ def doctor(
 
     Takes the flags of `serve`. Exits with 1 where there are errors, else with 0.
     """
-    from mcp_dispatch.cli.checkup import Wanted, examine
+    from mcp_dispatch.cli.doctor_checks import Wanted, examine
     from mcp_dispatch.settings.models import PermissionMode
     from mcp_dispatch.settings.problems import Severity
 

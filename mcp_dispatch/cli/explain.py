@@ -21,7 +21,7 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.cli.explaining import Court
+    from mcp_dispatch.cli.explanation import Court
 
 _WRONG = 2
 
@@ -61,7 +61,7 @@ def explain(
 
     Takes the flags of `serve`. Nothing is run: no tool, no hook, no server.
     """
-    from mcp_dispatch.cli.explaining import open_court
+    from mcp_dispatch.cli.explanation import open_court
     from mcp_dispatch.model.errors import StartError
 
     wanted = [tool is not None, batch is not None, test]
@@ -82,7 +82,7 @@ def explain(
 
 
 def _explain_one(tool: str, arguments: str | None, court: "Court", *, as_json: bool) -> None:
-    from mcp_dispatch.cli.explaining import Impossible, explanation, readable
+    from mcp_dispatch.cli.explanation import Impossible, explanation, readable
 
     try:
         call = court.read(tool, arguments)
@@ -96,7 +96,7 @@ def _explain_one(tool: str, arguments: str | None, court: "Court", *, as_json: b
 
 
 def _answer(file: Path, court: "Court") -> None:
-    from mcp_dispatch.cli.explaining import answer
+    from mcp_dispatch.cli.explanation import answer
 
     try:
         for line in _lines(file):
@@ -122,7 +122,7 @@ def _of_file(file: Path) -> Iterator[bytes]:
 
 
 def _test(court: "Court", *, as_json: bool) -> int:
-    from mcp_dispatch.cli.explaining import failure, wrapped
+    from mcp_dispatch.cli.explanation import failure, wrapped
 
     failed = court.failures()
     if as_json:

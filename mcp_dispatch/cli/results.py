@@ -117,8 +117,8 @@ def _tell(done: "Pruned", as_json: bool) -> None:
 
 
 def _directory(state_dir: Path | None) -> Path:
+    from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.model.errors import StartError
-    from mcp_dispatch.state import StateDirectory
 
     try:
         return StateDirectory.open(state_dir).results
@@ -148,8 +148,8 @@ def _named(id: str, results: "list[Shelved]") -> "Shelved":
 def _retention(settings: list[Path] | None) -> "Retention":
     from mcp_dispatch.model.errors import ConfigError
     from mcp_dispatch.results.retention import Retention
-    from mcp_dispatch.settings.files import SettingsFiles
     from mcp_dispatch.settings.layers import sources_from
+    from mcp_dispatch.settings.settings__files import SettingsFiles
 
     try:
         read = SettingsFiles(sources_from(os.environ, settings or ())).read(None)

@@ -15,7 +15,7 @@ from mcp_dispatch.cli.flags import (
 
 if TYPE_CHECKING:
     from mcp_dispatch.model.json import JsonObject
-    from mcp_dispatch.offering import Search
+    from mcp_dispatch.registry.listing import Search
 
 _NOTHING = 1
 _LONGEST = 300
@@ -43,8 +43,8 @@ def search(
     Takes the flags of `serve` and starts the servers that it would start. Exits with 1 where
     nothing was found.
     """
-    from mcp_dispatch.cli.started import look
-    from mcp_dispatch.options import Options
+    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.cli.flags__started import look
 
     options = Options(
         workspace=workspace,
@@ -79,7 +79,7 @@ def _object(found: "Search") -> "JsonObject":
 
 
 def _readable(found: "Search") -> str:
-    from mcp_dispatch.cli.explaining import wrapped
+    from mcp_dispatch.cli.explanation import wrapped
 
     lines: list[str] = []
     for place, each in enumerate(found.ranked, 1):

@@ -26,10 +26,10 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App
-    from mcp_dispatch.options import Options
+    from mcp_dispatch.app.app import App
+    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.server import Face
-    from mcp_dispatch.state import StateDirectory
 
 LOG_BYTES = 5_000_000
 STOPPED_BY_SIGNAL = 128
@@ -53,12 +53,12 @@ def serve(
     """
     import anyio
 
+    from mcp_dispatch.app.options import Options
     from mcp_dispatch.approval.approver import AskFallback
     from mcp_dispatch.cli.serve_http import HttpFlags, open_entrance, serve_http, take_variable
+    from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.model.errors import StartError
-    from mcp_dispatch.options import Options
     from mcp_dispatch.settings.models import PermissionMode
-    from mcp_dispatch.state import StateDirectory
 
     flags = HttpFlags(http, token_file, no_auth, take_variable())
     options = Options(
@@ -104,10 +104,10 @@ def log_to(directory: Path) -> Path:
 async def _serve(options: "Options", state: "StateDirectory") -> int:
     import anyio
 
-    from mcp_dispatch.app import open_app
+    from mcp_dispatch.app.app import open_app
     from mcp_dispatch.server import Backstage, Face, KeptResults
     from mcp_dispatch.wire import sdk
-    from mcp_dispatch.wire.stdio import stdio_streams
+    from mcp_dispatch.wire.stdio_server import stdio_streams
 
     stopped: list[int] = []
 

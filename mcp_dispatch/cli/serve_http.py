@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_dispatch.cli.serve import STOPPED_BY_SIGNAL, announce_changes, on_signal
-from mcp_dispatch.http.address import Address, Bound, bind
-from mcp_dispatch.http.token import VARIABLE, Token, find_token
 from mcp_dispatch.model.errors import StartError
+from mcp_dispatch.server.http.bind import Address, Bound, bind
+from mcp_dispatch.server.http.token import VARIABLE, Token, find_token
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App
-    from mcp_dispatch.http.door import Door
-    from mcp_dispatch.http.traffic import Traffic
-    from mcp_dispatch.options import Options
+    from mcp_dispatch.app.app import App
+    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.server import Face
-    from mcp_dispatch.state import StateDirectory
+    from mcp_dispatch.server.http.auth import Door
+    from mcp_dispatch.server.http.backpressure import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ def _refuse_without_http(flags: HttpFlags) -> None:
 async def serve_http(options: "Options", state: "StateDirectory", entrance: Entrance) -> int:
     import anyio
 
-    from mcp_dispatch.app import open_app
-    from mcp_dispatch.http.listener import serve
-    from mcp_dispatch.http.traffic import Traffic
+    from mcp_dispatch.app.app import open_app
+    from mcp_dispatch.server.http.backpressure import Traffic
+    from mcp_dispatch.server.http.serve import serve
 
     stopped: list[int] = []
     stopping, traffic = anyio.Event(), Traffic()
@@ -100,8 +100,8 @@ async def serve_http(options: "Options", state: "StateDirectory", entrance: Entr
 
 
 def _face(app: "App", traffic: "Traffic") -> "Face":
-    from mcp_dispatch.http.scopes import Scopes
     from mcp_dispatch.server import Backstage, Face, KeptResults
+    from mcp_dispatch.server.http.scopes import Scopes
 
     return Face(
         Backstage(
@@ -122,8 +122,8 @@ def _face(app: "App", traffic: "Traffic") -> "Face":
 
 
 def _door(app: "App", entrance: Entrance) -> "Door":
-    from mcp_dispatch.http.door import Door
-    from mcp_dispatch.http.names import Names, problems
+    from mcp_dispatch.server.http.auth import Door
+    from mcp_dispatch.server.http.host_policy import Names, problems
 
     http = app.http
     for problem in problems(http.allowed_hosts, http.allowed_origins):

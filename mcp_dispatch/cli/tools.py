@@ -14,9 +14,9 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app import App
+    from mcp_dispatch.app.app import App
     from mcp_dispatch.model.json import JsonObject
-    from mcp_dispatch.overview import Overview, Source
+    from mcp_dispatch.registry.inventory import Overview, Source
 
 _OWN = "(built in)"
 
@@ -41,8 +41,8 @@ def tools(
     Takes the flags of `serve` and starts the servers that it would start, for at most ten seconds;
     lazy ones, and all with --offline, are shown as they were last known. Tokens are estimated.
     """
-    from mcp_dispatch.cli.started import look
-    from mcp_dispatch.options import Options
+    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.cli.flags__started import look
 
     options = Options(
         workspace=workspace,
@@ -96,7 +96,7 @@ def _object(seen: "Overview") -> "JsonObject":
 
 
 def _by_server(seen: "Overview") -> str:
-    from mcp_dispatch.cli.explaining import wrapped
+    from mcp_dispatch.cli.explanation import wrapped
 
     lines = [
         f"{'server':<26} {'state':<11} {'tools':>6} {'loaded':>7} {'deferred':>9} {'tokens':>8}"
@@ -109,7 +109,7 @@ def _by_server(seen: "Overview") -> str:
 
 
 def _line(source: "Source") -> str:
-    from mcp_dispatch.overview import ToolState
+    from mcp_dispatch.registry.inventory import ToolState
 
     loaded = source.count(ToolState.LOADED)
     deferred = source.count(ToolState.DEFERRED, ToolState.ACTIVATED)
@@ -120,7 +120,7 @@ def _line(source: "Source") -> str:
 
 
 def _notes(source: "Source") -> list[str]:
-    from mcp_dispatch.overview import ToolState
+    from mcp_dispatch.registry.inventory import ToolState
 
     rare = (ToolState.ACTIVATED, ToolState.SHADOWED, ToolState.HIDDEN)
     counts = [(state, source.count(state)) for state in rare]
@@ -139,8 +139,8 @@ def _total(seen: "Overview") -> str:
 
 
 def _one(seen: "Overview", name: str) -> str:
-    from mcp_dispatch.cli.explaining import wrapped
-    from mcp_dispatch.cli.started import wrong
+    from mcp_dispatch.cli.explanation import wrapped
+    from mcp_dispatch.cli.flags__started import wrong
 
     found = [source for source in seen.sources if (source.server or _OWN) == name]
     if not found:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from mcp_dispatch.settings.grants import Entry, Survey
     from mcp_dispatch.settings.trust import Standing
+    from mcp_dispatch.settings.trust_survey import Entry, Survey
 
 WIDTH = 78
 
@@ -38,8 +38,8 @@ def trust(
     Until then its deny and ask rules hold, and nothing else of them. What is added later is off
     until you have run this again.
     """
-    from mcp_dispatch.settings.files import survey_layers, workspace_layers
     from mcp_dispatch.settings.layers import own_file, sources_from
+    from mcp_dispatch.settings.settings__files import survey_layers, workspace_layers
     from mcp_dispatch.settings.trust import confirmed, read_record, standing, write_record
 
     refuse_to_models("trust")
@@ -67,7 +67,7 @@ def trust(
 
 def refuse_to_models(command: str) -> None:
     """Whatever the server has started carries its mark: a model must not approve itself."""
-    from mcp_dispatch.processes.sweep import MARKER
+    from mcp_dispatch.processes.kill_tree import MARKER
 
     if MARKER in os.environ:
         fail(f"`{command}` is for a person, and this is a process that mcp-dispatch started")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from mcp_dispatch.hooks.actions import Action
-from mcp_dispatch.hooks.entries import read_action
+from mcp_dispatch.hooks.config_models import read_action
 from mcp_dispatch.hooks.events import NEVER_HERE, OF_ONE_CALL, WITHOUT_MATCHER, Event
 from mcp_dispatch.hooks.matcher import EveryTool, Fit, Matcher, Unreadable, read_matcher
-from mcp_dispatch.hooks.report import Report, value_shown
 from mcp_dispatch.model.decision import Origin
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.settings.problems__report import Report, value_shown
 
 _GROUP_KEYS: Final = frozenset({"matcher", "hooks"})
 

@@ -10,16 +10,16 @@ from typing import assert_never
 import anyio
 
 from mcp_dispatch.hooks.actions import Command, HttpPost, UpstreamCall
-from mcp_dispatch.hooks.command import CommandRunner
 from mcp_dispatch.hooks.config import Hook, Matched
+from mcp_dispatch.hooks.engine__records import cancelled, records_of, summary
 from mcp_dispatch.hooks.events import Event, hook_name
-from mcp_dispatch.hooks.http import HttpRunner
 from mcp_dispatch.hooks.merge import Spoken, framed_context, heeded
 from mcp_dispatch.hooks.output import Failure, HookAnswer, Printed, read_answer
-from mcp_dispatch.hooks.records import cancelled, records_of, summary
-from mcp_dispatch.hooks.text import LONGEST_TEXT, first_line, visible
-from mcp_dispatch.hooks.upstream import UpstreamRunner
-from mcp_dispatch.model.circumstances import Circumstances
+from mcp_dispatch.hooks.runners.command import CommandRunner
+from mcp_dispatch.hooks.runners.http import HttpRunner
+from mcp_dispatch.hooks.runners.mcp_tool import UpstreamRunner
+from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.text__text import LONGEST_TEXT, first_line, visible
 from mcp_dispatch.processes.children import Children
 
 logger = logging.getLogger(__name__)

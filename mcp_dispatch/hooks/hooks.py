@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_dispatch.hooks.command import CommandRunner
 from mcp_dispatch.hooks.config import HookConfig, Matched
-from mcp_dispatch.hooks.document import (
+from mcp_dispatch.hooks.engine import Engine, Occasion
+from mcp_dispatch.hooks.events import Event, hook_name
+from mcp_dispatch.hooks.input import (
     Untellable,
     after_document,
     batch_document,
@@ -21,9 +22,6 @@ from mcp_dispatch.hooks.document import (
     request_document,
     session_document,
 )
-from mcp_dispatch.hooks.engine import Engine, Occasion
-from mcp_dispatch.hooks.events import Event, hook_name
-from mcp_dispatch.hooks.http import HttpLimits, HttpRunner
 from mcp_dispatch.hooks.matcher import Fit
 from mcp_dispatch.hooks.merge import (
     Spoken,
@@ -36,12 +34,14 @@ from mcp_dispatch.hooks.merge import (
     session_contexts,
     verdict,
 )
-from mcp_dispatch.hooks.text import visible
-from mcp_dispatch.hooks.upstream import NoUpstreams, UpstreamRunner, Upstreams
+from mcp_dispatch.hooks.runners.command import CommandRunner
+from mcp_dispatch.hooks.runners.http import HttpLimits, HttpRunner
+from mcp_dispatch.hooks.runners.mcp_tool import NoUpstreams, UpstreamRunner, Upstreams
 from mcp_dispatch.model.calls import Afterword, BatchedCall, CheckedCall, Executed, Review
-from mcp_dispatch.model.circumstances import Circumstances
 from mcp_dispatch.model.decision import Effect, Tier, Vote
+from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.text__text import visible
 from mcp_dispatch.processes.children import Children
 
 logger = logging.getLogger(__name__)

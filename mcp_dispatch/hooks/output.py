@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from mcp_dispatch.hooks.events import BLOCKED_BY_EXIT_2, SAY_IN_PLAIN_TEXT, Event
-from mcp_dispatch.hooks.said import (
+from mcp_dispatch.hooks.output_models import (
     After,
     Before,
     Decided,
@@ -17,10 +17,10 @@ from mcp_dispatch.hooks.said import (
     looks_like_json,
     read_document,
 )
-from mcp_dispatch.hooks.text import capped, first_line, shown
 from mcp_dispatch.model.calls import NewOutput
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.text__text import capped, first_line, shown
 
 _BLOCKS: Final = 2
 _EFFECTS: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_dispatch.model.clients import Resumed
+from mcp_dispatch.model.approval import ONLY_ONCE, Approved, Offer
+from mcp_dispatch.model.client import Resumed
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
-from mcp_dispatch.model.questions import ONLY_ONCE, Approved, Offer
-from mcp_dispatch.model.results import Replacement
 from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
+from mcp_dispatch.model.tools__results import Replacement
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from mcp_dispatch.model.clients import Respondent, Resumed, Unfinished
+from mcp_dispatch.model.client import Respondent, Resumed, Unfinished
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import Json, JsonObject, canonical
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.model.results import Replacement
+from mcp_dispatch.model.tools__results import Replacement
 
 Progress = Callable[[JsonObject], Awaitable[None]]
 """Takes `{"progress": n, "total"?: n, "message"?: text, ...}`, without the client's token."""

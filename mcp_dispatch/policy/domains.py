@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass
 
-from mcp_dispatch.policy.wildcard import Wildcard
+from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
 from mcp_dispatch.web.errors import BadUrl
 from mcp_dispatch.web.hosts import ascii_name
-from mcp_dispatch.web.permission import rule_host, spelled_domain
+from mcp_dispatch.web.private_hosts import rule_host, spelled_domain
 from mcp_dispatch.web.url import parse_url
 
 _LABEL = re.compile(r"[a-z0-9_*-]{1,63}")

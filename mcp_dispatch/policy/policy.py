@@ -5,24 +5,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from pathlib import Path
 
+from mcp_dispatch.fs.resolve import Places, ends_of
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote, decide
 from mcp_dispatch.model.tools import ToolAsk
-from mcp_dispatch.policy.advice import about_server, about_tool
-from mcp_dispatch.policy.allowing import AllowRules
-from mcp_dispatch.policy.evidence import gather
-from mcp_dispatch.policy.grammar import parse_rule
-from mcp_dispatch.policy.hearing import TIERS, Hearing, Order, vote_of
-from mcp_dispatch.policy.hiding import Hiding
-from mcp_dispatch.policy.lasting import MOST_RULES, lasting_rules
-from mcp_dispatch.policy.matching import AnyRule, ClosedRules, not_understood
-from mcp_dispatch.policy.paths import Places, ends_of
-from mcp_dispatch.policy.protected import ProtectedPaths
-from mcp_dispatch.policy.rules import Malformed, Rule, ServerNamed
+from mcp_dispatch.policy.facts import gather
+from mcp_dispatch.policy.paths.hidden import Hiding
+from mcp_dispatch.policy.paths.protected import ProtectedPaths
+from mcp_dispatch.policy.rules.allow import AllowRules
+from mcp_dispatch.policy.rules.deny_ask import AnyRule, ClosedRules, not_understood
+from mcp_dispatch.policy.rules.lint import about_server, about_tool
+from mcp_dispatch.policy.rules.model import Malformed, Rule, ServerNamed
+from mcp_dispatch.policy.rules.parse import parse_rule
+from mcp_dispatch.policy.rules.suggest import MOST_RULES, lasting_rules
+from mcp_dispatch.policy.rules.suggest__suggestion import allow_line, suggested_rules
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.policy.suggestion import allow_line, suggested_rules
-from mcp_dispatch.settings.load import RuleText, Settings
+from mcp_dispatch.policy.votes import TIERS, Hearing, Order, vote_of
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.settings import RuleText, Settings
 
 _DENY_UNASKED = "denyInsteadOfPrompting"
 _MOST_CANDIDATES = 20

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.abc import AsyncResource, ByteReceiveStream, ByteSendStream, Process
 
-from mcp_dispatch.processes.streams import Plumbing
+from mcp_dispatch.processes.pipes import Plumbing
 
 DEFAULT_GRACE = 2.0
 REAP_PATIENCE = 1.0

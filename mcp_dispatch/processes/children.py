@@ -14,10 +14,10 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.abc import Process, TaskGroup
 
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.child import DEFAULT_GRACE, Child
-from mcp_dispatch.processes.errors import CannotStart, cannot_start
-from mcp_dispatch.processes.streams import Plumbing, Stdio, ThreeStreams, connect
+from mcp_dispatch.processes.child__errors import CannotStart, cannot_start
+from mcp_dispatch.processes.pipes import Plumbing, Stdio, ThreeStreams, connect
 from mcp_dispatch.processes.watchdog import Watchdog
 
 HAS_GROUPS = sys.platform != "win32"
@@ -120,7 +120,7 @@ class Children:
         plumbing: Plumbing,
     ) -> Process:
         stdin, stdout, stderr = plumbing.theirs
-        marked = {**env, sweep.MARKER: f"{self._run}.{number}"}
+        marked = {**env, kill_tree.MARKER: f"{self._run}.{number}"}
         try:
             return await anyio.open_process(
                 list(argv),
@@ -146,7 +146,7 @@ class Children:
     def _forget_ended_groups(self) -> None:
         # Looked at whenever a child ends, lest a number goes to a stranger while we still hold it.
         for group in list(self._leaderless):
-            if not (sweep.leaderless(group) and sweep.group_lives(group)):
+            if not (kill_tree.leaderless(group) and kill_tree.group_lives(group)):
                 self._leaderless.discard(group)
                 self._watchdog.tell(f"-{group}")
 
@@ -155,20 +155,20 @@ class Children:
         return [f"+{group}" for group in self._living] + [f"~{group}" for group in self._leaderless]
 
     async def _end(self, child: Child, grace: float) -> None:
-        ours = child.returncode is None or sweep.leaderless(child.pid)
+        ours = child.returncode is None or kill_tree.leaderless(child.pid)
         groups = {child.pid} if ours else set[int]()
-        await self._sweep(groups, sweep.mark_of_child(self._run, child.number), grace)
+        await self._sweep(groups, kill_tree.mark_of_child(self._run, child.number), grace)
         self._forget_ended_groups()
 
     async def _end_all(self) -> None:
         children = list(self._living.values())
         if self._count:
-            left = {group for group in self._leaderless if sweep.leaderless(group)}
+            left = {group for group in self._leaderless if kill_tree.leaderless(group)}
             await self._sweep(
-                self._living.keys() | left, sweep.mark_of_run(self._run), DEFAULT_GRACE
+                self._living.keys() | left, kill_tree.mark_of_run(self._run), DEFAULT_GRACE
             )
         for child in children:
             await child.aclose(grace=0)
 
     async def _sweep(self, groups: set[int], mark: bytes, grace: float) -> None:
-        await to_thread.run_sync(sweep.end, groups, mark, grace, limiter=self._limiter)
+        await to_thread.run_sync(kill_tree.end, groups, mark, grace, limiter=self._limiter)

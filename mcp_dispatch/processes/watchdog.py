@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from mcp_dispatch.processes import sweep
+from mcp_dispatch.processes import kill_tree
+from mcp_dispatch.processes.child__errors import cannot_start
 from mcp_dispatch.processes.environment import inherited
-from mcp_dispatch.processes.errors import cannot_start
 
-RELEASE_PATIENCE = sweep.WATCHDOG_GRACE + sweep.KILL_PATIENCE + 2.0
+RELEASE_PATIENCE = kill_tree.WATCHDOG_GRACE + kill_tree.KILL_PATIENCE + 2.0
 KILLED_PATIENCE = 1.0
 
 
@@ -36,7 +36,7 @@ class Watchdog:
         if self._pipe >= 0 and self._process is not None and self._process.poll() is None:
             return
         self._dismiss()
-        argv = [sys.executable, "-I", "-S", sweep.__file__]
+        argv = [sys.executable, "-I", "-S", kill_tree.__file__]
         try:
             self._start(argv)
         except OSError as error:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.results.replace import IMAGE_BYTES
+from mcp_dispatch.results.fit import IMAGE_BYTES
 
 RESULT_CHARS = 50_000
 BASH_CHARS = 30_000

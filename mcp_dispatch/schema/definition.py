@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.schema.bounds import bound
-from mcp_dispatch.schema.compile import compile_schema
-from mcp_dispatch.schema.drafts import Draft, draft_of
+from mcp_dispatch.schema.cost_bounds import bound
+from mcp_dispatch.schema.error_messages__values import cut, place, shown
 from mcp_dispatch.schema.errors import SchemaUnusable
-from mcp_dispatch.schema.values import cut, place, shown
+from mcp_dispatch.schema.refs__drafts import Draft, draft_of
+from mcp_dispatch.schema.validator import compile_schema
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 
 from mcp_dispatch.model.names import rule_name
-from mcp_dispatch.search.entry import Entry, Hit, entry_of
-from mcp_dispatch.search.lexicon import Lexicon, standard_lexicon
+from mcp_dispatch.search.document import Entry, Hit, entry_of
+from mcp_dispatch.search.explain import reasons
 from mcp_dispatch.search.postings import gather
 from mcp_dispatch.search.query import Query, parse
-from mcp_dispatch.search.question import Interpreter
+from mcp_dispatch.search.query_terms import Interpreter
 from mcp_dispatch.search.ranking import Ranking
-from mcp_dispatch.search.reasons import reasons
+from mcp_dispatch.search.synonyms import Lexicon, standard_lexicon
+from mcp_dispatch.search.tokenize import stem, words_of_name
 from mcp_dispatch.search.weights import STANDARD, Weights
-from mcp_dispatch.search.words import stem, words_of_name
 
 __all__ = ["Entry", "Hit", "ToolIndex", "entry_of"]
 

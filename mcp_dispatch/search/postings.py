@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
-from mcp_dispatch.search.entry import Entry
-from mcp_dispatch.search.fields import DESCRIPTION, FIELDS, NAME, Field, words_by_field
-from mcp_dispatch.search.lexicon import Lexicon
+from mcp_dispatch.search.document import Entry
+from mcp_dispatch.search.document__fields import DESCRIPTION, FIELDS, NAME, Field, words_by_field
+from mcp_dispatch.search.synonyms import Lexicon
+from mcp_dispatch.search.tokenize import stem
 from mcp_dispatch.search.weights import Weights
-from mcp_dispatch.search.words import stem
 
 _DOMAIN_WEIGHT = 3.0
 _LEAST_SHARE = 0.08

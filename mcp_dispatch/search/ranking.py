@@ -4,9 +4,9 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from mcp_dispatch.search.lexicon import Lexicon
 from mcp_dispatch.search.postings import Posting, Postings
-from mcp_dispatch.search.question import Question
+from mcp_dispatch.search.query_terms import Question
+from mcp_dispatch.search.synonyms import Lexicon
 from mcp_dispatch.search.weights import Weights
 
 _CANDIDATES = 60

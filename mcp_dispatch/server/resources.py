@@ -7,10 +7,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.scope import Scope
-from mcp_dispatch.server.backstage import Backstage
-from mcp_dispatch.server.listing import listing
-from mcp_dispatch.server.passage import Passage
+from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.server.backend import Backstage
+from mcp_dispatch.server.list_changed__listing import listing
+from mcp_dispatch.server.proxy import Passage
 from mcp_dispatch.wire import sdk
 
 RESOURCE_NOT_FOUND = -32002

@@ -11,10 +11,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.server.backstage import Backstage
-from mcp_dispatch.server.clients import LEVELS, MESSAGE, is_wanted, want_level, wanted_level
+from mcp_dispatch.server.backend import Backstage
+from mcp_dispatch.server.client import LEVELS, MESSAGE, is_wanted, want_level, wanted_level
 from mcp_dispatch.server.resources import not_found, uri_of
-from mcp_dispatch.upstream.relay import UPDATED, Notice
+from mcp_dispatch.upstream.requests.relay import UPDATED, Notice
 from mcp_dispatch.wire import sdk
 
 logger = logging.getLogger(__name__)

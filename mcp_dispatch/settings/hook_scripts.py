@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.settings.read import Kept
+from mcp_dispatch.settings.parse import Kept
 
 _PROJECT = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})")
 _HOME = re.compile(r"\$(?:HOME\b|\{HOME\})")

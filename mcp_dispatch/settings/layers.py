@@ -11,7 +11,7 @@ from pathlib import Path
 from platformdirs import user_config_dir as platform_config_dir
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.settings.repository import repository_root
+from mcp_dispatch.settings.git_root import repository_root
 
 # Not taken from the environment: whoever starts the server could then leave the rules out.
 MANAGED_DIR = Path(

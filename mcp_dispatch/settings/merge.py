@@ -15,9 +15,9 @@ from mcp_dispatch.settings.models import (
     ServerMatch,
     SettingsFile,
 )
-from mcp_dispatch.settings.own import APPROVED
+from mcp_dispatch.settings.own_file import APPROVED
+from mcp_dispatch.settings.parse import Kept, LayerFile, RuleText
 from mcp_dispatch.settings.problems import Problem, Severity, shown
-from mcp_dispatch.settings.read import Kept, LayerFile, RuleText
 
 _MODES = {
     "manual": PermissionMode.DEFAULT,

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mcp_dispatch.fs.atomic import private_directory, put_in_place
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.file import BrokenFile, read_text
-from mcp_dispatch.settings.grants import Entry, Survey
 from mcp_dispatch.settings.layers import workspace_name
-from mcp_dispatch.settings.private_file import private_directory, put_in_place
 from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.read_file import BrokenFile, read_text
+from mcp_dispatch.settings.trust_survey import Entry, Survey
 
 _WRITABLE_BY_OTHERS = 0o022
 

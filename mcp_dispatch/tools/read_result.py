@@ -10,7 +10,7 @@ from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
 from mcp_dispatch.results.markers import harmless
 from mcp_dispatch.results.pages import CannotRead, find, id_in, is_text, read_page
-from mcp_dispatch.tools.builtin import BuiltIn, Declaration
+from mcp_dispatch.tools.base import BuiltIn, Declaration
 
 _DECLARATION = Declaration(
     name="read_result",

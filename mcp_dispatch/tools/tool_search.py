@@ -3,9 +3,9 @@
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from mcp_dispatch.model.findings import Findings
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.names import TOOL_SEARCH
+from mcp_dispatch.model.tool_search import Findings
 from mcp_dispatch.model.tools import (
     CallContext,
     Checked,
@@ -14,7 +14,7 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     ToolsActivated,
 )
-from mcp_dispatch.tools.builtin import BuiltIn, Declaration
+from mcp_dispatch.tools.base import BuiltIn, Declaration
 
 Find = Callable[[str, int], Awaitable[Findings]]
 """The best tools for a query, this many at most."""

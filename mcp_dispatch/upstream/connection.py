@@ -13,21 +13,21 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
-from mcp_dispatch.model.clients import NotAnswered
+from mcp_dispatch.model.client import NotAnswered
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.upstream.errand import Errand
+from mcp_dispatch.upstream.connection__related import RelatedReader, related_to
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
 from mcp_dispatch.upstream.handshake import Agreement, Greeting, agree, in_words
-from mcp_dispatch.upstream.hop import kept, stamped
-from mcp_dispatch.upstream.listing import Listing, read_pages
-from mcp_dispatch.upstream.parameters import RepeatedParameters
-from mcp_dispatch.upstream.patience import Patience
-from mcp_dispatch.upstream.progress import ProgressQueue
-from mcp_dispatch.upstream.related import RelatedReader, related_to
-from mcp_dispatch.upstream.relay import Relay
-from mcp_dispatch.upstream.transport import Transport
+from mcp_dispatch.upstream.handshake__hop import kept, stamped
+from mcp_dispatch.upstream.pagination import Listing, read_pages
+from mcp_dispatch.upstream.requests.deadline import Patience
+from mcp_dispatch.upstream.requests.progress import ProgressQueue
+from mcp_dispatch.upstream.requests.relay import Relay
+from mcp_dispatch.upstream.requests.request import Errand
+from mcp_dispatch.upstream.transports.base import Transport
+from mcp_dispatch.upstream.transports.param_headers import RepeatedParameters
 from mcp_dispatch.wire.codec import Unencodable
 
 _QUESTIONS: Final = frozenset({"input_required"})

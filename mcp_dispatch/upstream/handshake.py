@@ -8,7 +8,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.upstream.errors import HandshakeFailed
-from mcp_dispatch.upstream.hop import CARRIED, CLIENT, MODERN_VERSION, stamped
+from mcp_dispatch.upstream.handshake__hop import CARRIED, CLIENT, MODERN_VERSION, stamped
 
 HANDSHAKE_VERSION: Final = HANDSHAKE_PROTOCOL_VERSIONS[-1]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from mcp_dispatch.model.clients import NoClient, Respondent, Unfinished
+from mcp_dispatch.model.client import NoClient, Respondent, Unfinished
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import in_common_alphabet, rule_name
 from mcp_dispatch.model.outcome import ProtocolError
@@ -19,15 +19,15 @@ from mcp_dispatch.model.tools import (
     error_result,
     no_progress,
 )
-from mcp_dispatch.results.contract import told_as_text
-from mcp_dispatch.upstream.errand import resume
+from mcp_dispatch.results.output_schema import told_as_text
+from mcp_dispatch.upstream.config.model import ServerConfig, ToolChoice
+from mcp_dispatch.upstream.definition_diff import digest
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.output import Advertised
-from mcp_dispatch.upstream.pins import digest
-from mcp_dispatch.upstream.sending import Asked
-from mcp_dispatch.upstream.server import ServerConfig, ToolChoice
+from mcp_dispatch.upstream.requests.request import resume
+from mcp_dispatch.upstream.requests.send import Asked
+from mcp_dispatch.upstream.sanitize import hides_something, one_line, readable
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.texts import hides_something, one_line, readable
+from mcp_dispatch.upstream.tool_schemas import Advertised
 
 RESULT_LIMIT: Final = 50_000
 LARGEST_RESULT_LIMIT: Final = 500_000

@@ -8,10 +8,10 @@ import anyio
 import httpcore2
 
 from mcp_dispatch.web.body import ACCEPT_ENCODING, read_body, too_large
+from mcp_dispatch.web.content_type import Kind, Media, media_of
 from mcp_dispatch.web.errors import BadUrl, CannotFetch, Unreachable
 from mcp_dispatch.web.limits import Limits, Resolve
-from mcp_dispatch.web.media import Kind, Media, media_of
-from mcp_dispatch.web.network import CheckedNetwork
+from mcp_dispatch.web.pinned_network import CheckedNetwork
 from mcp_dispatch.web.url import Url
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

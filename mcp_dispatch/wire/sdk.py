@@ -27,7 +27,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.streams import SessionReader, SessionWriter
+from mcp_dispatch.wire.sdk_streams import SessionReader, SessionWriter
 
 __all__ = [
     "OVER",

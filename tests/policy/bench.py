@@ -7,8 +7,8 @@ from pathlib import Path
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
 
 ALLOW, ASK, DENY = Effect.ALLOW, Effect.ASK, Effect.DENY
 SETTINGS = Path("/config/settings.json")

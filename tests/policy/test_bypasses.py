@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
-from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
 from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
 
 MODES = list(PermissionMode)

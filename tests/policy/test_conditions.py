@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.policy.command_pattern import Match
-from mcp_dispatch.policy.conditions import Conditions
+from mcp_dispatch.policy.commands.pattern import Match
+from mcp_dispatch.policy.rules.conditions import Conditions
 from tests.policy.bench import bash, on_file, upstream
 
 YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO

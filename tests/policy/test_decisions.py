@@ -11,8 +11,8 @@ from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.model.tools import ToolAsk
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.settings.load import Layer, LayerKind, Settings, load
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
 from tests.policy.bench import ALLOW, ASK, DENY, SETTINGS, Rules, bash, on_file, policy, upstream
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -629,7 +629,7 @@ def test_the_starter_file_allows_one_server_and_leaves_commands_to_a_person(
 
 def test_policy_and_settings_are_imported_without_the_protocol_and_without_pathspec():
     code = (
-        "import sys, mcp_dispatch.policy.policy, mcp_dispatch.settings.load; "
+        "import sys, mcp_dispatch.policy.policy, mcp_dispatch.settings.settings; "
         "print([name for name in ('mcp', 'pathspec', 'jsonschema') if name in sys.modules])"
     )
 

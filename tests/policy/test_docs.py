@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.rule_tests import failures
-from mcp_dispatch.settings.load import Layer, LayerKind, load
+from mcp_dispatch.policy.rules.examples import failures
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.workspace import Workspace
+from mcp_dispatch.settings.settings import Layer, LayerKind, load
 
 DOCS = Path(__file__).parents[2] / "docs"
 

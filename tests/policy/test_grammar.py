@@ -9,8 +9,8 @@ from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.settings.load import Layer, LayerKind, Settings, load
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
 from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mcp_dispatch.model.decision import Origin, Tier, Vote
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.settings.load import Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Settings
 from tests.policy.bench import DENY, SETTINGS, Rules, on_file, policy
 
 WORKSPACE = Path("/workspace")

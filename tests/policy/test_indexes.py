@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from mcp_dispatch.policy.command_index import CommandIndex
-from mcp_dispatch.policy.command_pattern import SEPARATOR, CommandPattern, Match, command_pattern
-from mcp_dispatch.policy.detours import Detours, Start
-from mcp_dispatch.policy.domain_index import DomainIndex
+from mcp_dispatch.fs.resolve import folded
+from mcp_dispatch.policy.commands.expand import reading, starts_of
+from mcp_dispatch.policy.commands.pattern import SEPARATOR, CommandPattern, Match, command_pattern
 from mcp_dispatch.policy.domains import DomainPattern, domain_pattern
-from mcp_dispatch.policy.path_index import PathIndex
-from mcp_dispatch.policy.path_pattern import compiled
-from mcp_dispatch.policy.paths import folded
-from mcp_dispatch.policy.reading import reading, starts_of
-from mcp_dispatch.shell.words import EXPANSION
+from mcp_dispatch.policy.paths.index import PathIndex
+from mcp_dispatch.policy.paths.pattern import compiled
+from mcp_dispatch.policy.paths.rules__detours import Detours, Start
+from mcp_dispatch.policy.rules.index import CommandIndex
+from mcp_dispatch.policy.rules.index__domain_index import DomainIndex
+from mcp_dispatch.shell.ast import EXPANSION
 
 unhurried = settings(deadline=None)
 parts = st.text("ab.*?[]\\!", min_size=1, max_size=4) | st.sampled_from(["**", "a", "ab", "B"])

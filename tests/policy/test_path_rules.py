@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from mcp_dispatch.fs.resolve import Places, Unresolvable, folds_case, names_of
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.policy.path_pattern import PathPattern, path_pattern
-from mcp_dispatch.policy.path_rules import PathRules
-from mcp_dispatch.policy.paths import Places, Unresolvable, folds_case, names_of
+from mcp_dispatch.policy.paths.pattern import PathPattern, path_pattern
+from mcp_dispatch.policy.paths.rules import PathRules
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
 from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, on_file, policy
 
 HOME = Path("/home/someone")

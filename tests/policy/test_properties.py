@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
+from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.policy.wildcard import Wildcard
-from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.shell.analysis import understood
-from mcp_dispatch.shell.plain import read
-from mcp_dispatch.shell.tokens import tokens
-from mcp_dispatch.shell.words import EXPANSION
+from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.shell.analyze import understood
+from mcp_dispatch.shell.ast import EXPANSION
+from mcp_dispatch.shell.fallback_tokens import tokens
+from mcp_dispatch.shell.plain_parser import read
 from tests.policy.bench import ALLOW, ASK, DENY, bash, on_file, rule, upstream
 
 # The first example pays for imports, and the machines that run tests are shared.

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.settings.load import Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Settings
 from tests.policy.bench import ALLOW, ASK, DENY, SETTINGS, Rules, bash, policy
 
 

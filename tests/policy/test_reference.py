@@ -9,8 +9,8 @@ from typing import Any
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.settings.load import LayerKind, RuleText, Settings
 from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
 from tests.policy import reference
 from tests.policy.reference import CONFIG, HOME, WORKSPACE
 

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.upstream.server import Address, ServerConfig
+from mcp_dispatch.upstream.config.model import Address, ServerConfig
 
 Message = dict[str, Any]
 Style = Literal["json", "sse"]

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.upstream.server import Address, ServerConfig
+from mcp_dispatch.upstream.config.model import Address, ServerConfig
 from tests.upstreams.web import Style, web_upstream
 
 

@@ -1,0 +1,1 @@
+"""The running application: options, settings to live objects, reload."""

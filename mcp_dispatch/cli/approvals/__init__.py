@@ -1,0 +1,1 @@
+"""`mcp-dispatch approvals`: the command and its screen."""

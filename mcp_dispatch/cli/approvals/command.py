@@ -1,0 +1,170 @@
+"""`mcp-dispatch approvals`: what running servers ask, and a person's answers to it."""
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_dispatch.cli.flags import StateDirFlag
+from mcp_dispatch.cli.trust import fail, refuse_to_models
+
+if TYPE_CHECKING:
+    from mcp_dispatch.approval.socket_protocol import Told
+
+approvals = typer.Typer(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Choice(StrEnum):
+    ALLOW = "allow"
+    SESSION = "session"
+    ALWAYS = "always"
+    DENY = "deny"
+
+
+@approvals.callback()
+def show(
+    context: typer.Context,
+    state_dir: StateDirFlag = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print what is asked right now, and end.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The same as --once, as one JSON object.")
+    ] = False,
+) -> None:
+    """Show what the running servers of this user ask, and answer it.
+
+    While this runs in a terminal it is attached: a call whose client cannot show a question waits
+    here for your answer. What was refused because nobody could be asked is listed for 10 minutes;
+    the same call made again uses your answer.
+    """
+    refuse_to_models("approvals")
+    context.obj = run = _run_directory(state_dir)
+    if context.invoked_subcommand is not None:
+        return
+    if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        _list(run, as_json=as_json)
+    else:
+        from mcp_dispatch.cli.approvals.tui import attend
+
+        attend(run)
+
+
+@approvals.command()
+def answer(
+    context: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="As `approvals --once` lists it.")],
+    choice: Annotated[
+        Choice, typer.Argument(metavar="CHOICE", help="allow (once), session, always or deny.")
+    ],
+    state_dir: StateDirFlag = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="With deny: what the model should know.")
+    ] = "",
+) -> None:
+    """Answer one question: allow (once), session, always or deny."""
+    import anyio
+
+    run: Path = context.obj if state_dir is None else _run_directory(state_dir)
+    spelt = "once" if choice is Choice.ALLOW else choice.value
+    problem = anyio.run(_answer, run, id, spelt, reason)
+    if problem is not None:
+        fail(f"{id}: {problem}")
+    print(f"{id}: {'denied' if choice is Choice.DENY else f'allowed ({spelt})'}")
+
+
+def _run_directory(state_dir: Path | None) -> Path:
+    from mcp_dispatch.fs.state_dir import StateDirectory
+    from mcp_dispatch.model.errors import StartError
+
+    try:
+        return StateDirectory.open(state_dir).run
+    except StartError as error:
+        fail(str(error))
+
+
+def _list(run: Path, *, as_json: bool) -> None:
+    import anyio
+
+    asked, problems = anyio.run(_asked, run)
+    for problem in problems:
+        print(f"mcp-dispatch: {problem}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"questions": [_document(each) for each in asked]}, indent=2))
+        return
+    if not asked:
+        print("Nothing is asked.")
+    for number, question in enumerate(asked):
+        print(end="\n" if number else "")
+        _print(question)
+
+
+async def _asked(run: Path) -> tuple[list["Told"], list[str]]:
+    """What all servers ask, the oldest first, and which of them could not be reached."""
+    from mcp_dispatch.approval.socket_client import Unreachable, line_to
+    from mcp_dispatch.approval.socket_protocol__sockets import remove_stale, sockets_in
+
+    remove_stale(run)
+    asked: list[Told] = []
+    problems: list[str] = []
+    for path in sockets_in(run):
+        try:
+            async with line_to(path) as line:
+                asked += await line.questions()
+        except Unreachable as reason:
+            problems.append(f"the server at {path.name} is left out: {reason}")
+    return sorted(asked, key=lambda each: -each.age), problems
+
+
+async def _answer(run: Path, id: str, choice: str, reason: str) -> str | None:
+    from mcp_dispatch.approval.socket_client import Unreachable, line_to
+    from mcp_dispatch.approval.socket_protocol__sockets import sockets_in
+
+    refused: list[str] = []
+    for path in sockets_in(run):
+        try:
+            async with line_to(path) as line:
+                if any(each.id == id for each in await line.questions()):
+                    return await line.answer(id, choice, reason)
+        except Unreachable as why:
+            refused.append(str(why))
+    why = f" (a server was left out: {refused[0]})" if refused else ""
+    return f"no server asks this: it was answered, withdrawn or too old{why}"
+
+
+def _print(question: "Told") -> None:
+    state = "waits" if question.waits else "refused; the same call made again uses the answer"
+    print(f"{question.id}  {question.tool}  {state}")
+    print(f"  in {question.workspace or 'no workspace'}, server {question.server}")
+    for line in question.call:
+        print(f"  {line}")
+    print(f"  Asked because: {question.because}")
+    if question.rules:
+        print(f"  Session{' and always add' if question.file else ' adds'}: ", end="")
+        print(", ".join(question.rules))
+    if question.file:
+        print(f"  Always writes it to {question.file}")
+    offered = "|".join("allow" if each == "once" else each for each in question.choices)
+    print(f"  mcp-dispatch approvals answer {question.id} {offered}")
+
+
+def _document(question: "Told") -> dict[str, object]:
+    return {
+        "id": question.id,
+        "server": question.server,
+        "workspace": question.workspace,
+        "tool": question.tool,
+        "call": list(question.call),
+        "because": question.because,
+        "rules": list(question.rules),
+        "file": question.file,
+        "choices": ["allow" if each == "once" else each for each in question.choices],
+        "waits": question.waits,
+        "ageSeconds": question.age,
+    }

@@ -1,0 +1,218 @@
+"""What `doctor` looks at: files, trust, rules, directories and programs, without starting anything."""
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from platformdirs import user_state_dir
+
+from mcp_dispatch import __version__
+from mcp_dispatch.cli.doctor_checks__checkup_servers import of_catalogue, of_programs
+from mcp_dispatch.fs.safe_open import CannotUse
+from mcp_dispatch.fs.workspace import Workspace
+from mcp_dispatch.hooks.config import HookSource, parse_hooks
+from mcp_dispatch.model.errors import Refused, StartError
+from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.policy.rules.conditions import Conditions
+from mcp_dispatch.policy.rules.examples import failures
+from mcp_dispatch.settings.layers import MANAGED_DIR, sources_from
+from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.settings import FileState, Settings
+from mcp_dispatch.settings.settings__files import SettingsFiles
+from mcp_dispatch.tools.search.ripgrep__ripgrep_binary import find_ripgrep
+from mcp_dispatch.upstream.config.select import ServerFile, ServerFiles, choose_servers
+
+_SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The flags of `serve` that matter here."""
+
+    workspace: Path | None = None
+    settings: tuple[Path, ...] = ()
+    mcp_config: tuple[Path, ...] = ()
+    state_dir: Path | None = None
+    permission_mode: PermissionMode | None = None
+    claude_settings: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    managed_dir: Path = MANAGED_DIR
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An error keeps something from working as it is written; a warning should be looked at."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """Everything that was found. Without `settings` a server could not start."""
+
+    versions: Mapping[str, str]
+    programs: Mapping[str, str | None]
+    config_dir: Path
+    state_dir: Path
+    workspace: Path | None
+    mode: PermissionMode
+    settings: Settings | None
+    findings: tuple[Finding, ...]
+
+    def texts(self, severity: Severity) -> list[str]:
+        chosen = (each.text for each in self.findings if each.severity is severity)
+        return list(dict.fromkeys(chosen))
+
+
+def examine(wanted: Wanted) -> Checkup:
+    """Reads what a server with the same flags would read. What stops a start is a finding, too."""
+    sources = sources_from(
+        *(wanted.environ, wanted.settings),
+        claude=wanted.claude_settings,
+        managed=wanted.managed_dir,
+    )
+    own = (_state_dir(wanted), sources.config_dir)
+    programs = _programs(wanted.environ)
+    findings = [*_of_programs(programs), *_of_directories(*own)]
+    workspace, settings = Workspace(None), None
+    try:
+        workspace = Workspace.choose(wanted.workspace, (), Path.cwd())
+        settings = SettingsFiles(sources, supported=_SUPPORTED).read(workspace.root)
+    except StartError as error:
+        findings.append(_error(error))
+    findings += _of_servers(wanted, settings or Settings(), workspace)
+    mode = wanted.permission_mode or PermissionMode.DEFAULT
+    if settings is not None:
+        mode = settings.mode_with(wanted.permission_mode)
+        findings += _of_settings(settings, workspace)
+        findings += _of_rules(settings, workspace, own, mode)
+    state_dir, config_dir = own
+    return Checkup(
+        versions=_versions(),
+        programs=programs,
+        config_dir=config_dir,
+        state_dir=state_dir,
+        workspace=workspace.root,
+        mode=mode,
+        settings=settings,
+        findings=tuple(findings),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"mcp-dispatch": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    try:
+        found["mcp"] = version("mcp")
+    except PackageNotFoundError:
+        found["mcp"] = "missing"
+    return {**found, "platform": sys.platform}
+
+
+def _programs(environ: Mapping[str, str]) -> dict[str, str | None]:
+    path = environ.get("PATH", "")
+    try:
+        ripgrep = find_ripgrep(path)
+    except CannotUse:
+        ripgrep = None
+    return {"bash": shutil.which("bash", path=path), "ripgrep": ripgrep}
+
+
+def _of_programs(programs: Mapping[str, str | None]) -> Iterator[Finding]:
+    needs = {"bash": "the Bash tool", "ripgrep": "the Grep tool"}
+    for name, place in programs.items():
+        if place is None:
+            yield _warning(f"{name} was not found; {needs[name]} needs it")
+
+
+def _state_dir(wanted: Wanted) -> Path:
+    named = wanted.state_dir or Path(user_state_dir("mcp-dispatch", appauthor=False))
+    return Path(os.path.abspath(named.expanduser()))  # noqa: PTH100  (links keep their names)
+
+
+def _of_directories(state_dir: Path, config_dir: Path) -> Iterator[Finding]:
+    """Whoever can write there decides what is allowed; whoever can read the state sees results."""
+    yield from _of_place(config_dir, "the config directory")
+    yield from _of_place(config_dir / "trust", "the record of trust")
+    yield from _of_place(state_dir, "the state directory", secret=True)
+
+
+def _of_place(path: Path, name: str, *, secret: bool = False) -> Iterator[Finding]:
+    if sys.platform == "win32":
+        return
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield _error(f"{name} {path}: {error.strerror}")
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid not in (os.geteuid(), 0):
+        yield _error(f"{name} {path}: it belongs to another user")
+    if mode & stat.S_IWOTH:
+        yield _error(f"{name} {path}: everybody can write it; run chmod o-w")
+    elif mode & stat.S_IWGRP:
+        yield _warning(f"{name} {path}: its group can write it; run chmod g-w")
+    if secret and mode & (stat.S_IRGRP | stat.S_IROTH):
+        yield _warning(f"{name} {path}: others can read it; the server will close it")
+
+
+def _of_servers(wanted: Wanted, settings: Settings, workspace: Workspace) -> Iterator[Finding]:
+    environ = {**wanted.environ, **settings.environment}
+    files: list[ServerFile] = []
+    for path in wanted.mcp_config:
+        try:
+            files.extend(ServerFiles([path]).read()[0])
+        except StartError as error:
+            yield _error(error)
+    chosen = choose_servers(files, settings, workspace.root, environ)
+    yield from map(_warning, chosen.problems)
+    yield from map(_error, of_programs(chosen.servers, environ, workspace.root))
+    known = of_catalogue(chosen.servers, _state_dir(wanted), settings.dispatch.naming)
+    yield from map(_warning, known)
+
+
+def _of_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:
+    yield from map(_of_problem, settings.problems)
+    for source in settings.sources:
+        # Files of the workspace are anybody's: that is what trust is for.
+        if source.state is not FileState.ABSENT and not source.layer.of_workspace:
+            yield from _of_place(source.layer.path, "the settings file")
+    sources = [HookSource(each.value, each.file) for each in settings.hooks]
+    _, problems = parse_hooks(sources, Conditions(Path.home(), workspace.directories).fault)
+    yield from map(_warning, problems)
+    for directory in settings.additional_directories:
+        try:
+            workspace.with_directories([directory])
+        except Refused as refused:
+            yield _warning(f"permissions.additionalDirectories: {refused}; it is skipped")
+    if workspace.root is None:
+        yield _warning(f"no workspace: {workspace.unset_because}; name one with --workspace DIR")
+
+
+def _of_rules(
+    settings: Settings, workspace: Workspace, own: Sequence[Path], mode: PermissionMode
+) -> Iterator[Finding]:
+    policy = Policy(settings, workspace.directories, own=own, mode=mode)
+    yield from map(_of_problem, policy.problems)
+    failed = failures(settings.rule_tests, policy, workspace)
+    yield from (_of_problem(each.problem) for each in failed)
+
+
+def _of_problem(problem: Problem) -> Finding:
+    return Finding(problem.severity, str(problem))
+
+
+def _error(text: object) -> Finding:
+    return Finding(Severity.ERROR, str(text))
+
+
+def _warning(text: object) -> Finding:
+    return Finding(Severity.WARNING, str(text))

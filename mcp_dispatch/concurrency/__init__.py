@@ -1,0 +1,1 @@
+"""Primitives for tasks that wait for each other."""

@@ -1,0 +1,1 @@
+"""The demonstration: a small upstream server and a guided tour."""

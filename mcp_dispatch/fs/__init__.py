@@ -1,0 +1,1 @@
+"""Files: the workspace, safe opening and replacing, the state folder."""

@@ -1,0 +1,91 @@
+"""Logins with a shape of their own: in URLs, `Bearer` and `Basic`, commands, manifests."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator
+
+from mcp_dispatch.journal.redact.credentials import CredentialName, Promise, credential_name
+from mcp_dispatch.journal.redact.credentials__credential_values import is_secret, looks_random
+from mcp_dispatch.journal.redact.vendor_tokens import Span
+
+_URL_PASSWORD = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#\"'<>\\]{0,256}:([^\s/?#\"'<>\\]{1,512})@"
+)
+_URL_TOKEN = re.compile(r"://([^\s/:@?#\"'<>\\]{16,512})@")
+_BEARER = re.compile(r"\bBearer[ \t]{1,8}([A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE)
+_BASIC = re.compile(r"\bBasic[ \t]{1,8}([A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
+_NAME_AND_VALUE = re.compile(
+    r"\b(?:name|key)\\?[\"']?[ \t]{0,8}[:=][ \t]{0,8}\\?[\"']?([A-Za-z_][\w.-]{0,120})\\?[\"']?"
+    r"[\s,]{0,40}\\?[\"']?value\\?[\"']?[ \t]{0,8}[:=][ \t]{0,8}(?:\\?[\"']([^\n\"'\\]{1,4096})"
+    r"|([^\s\"'\\]{1,4096}))",
+    re.IGNORECASE,
+)
+_CURL_LOGIN = re.compile(
+    r"(?<=\s)(?:-u|--user)[ \t=]{0,8}(?:[\"'][^:\n\"']{0,200}:([^\n\"']{1,400})"
+    r"|[^\s:\"']{0,200}:([^\s\"']{1,400}))"
+)
+_SHELL_PASSWORD = re.compile(
+    r"\b(?:sshpass[ \t]{1,8}-p[ \t]{0,8}|mysql(?:dump|admin)?\b[^\n|;&]{0,200}?[ \t]-p)"
+    r"[\"']?([^\s\"']{1,400})"
+)
+_KUBERNETES_SECRET = re.compile(
+    r"\bkind\\?[\"']?[ \t]{0,8}:[ \t]{0,8}\\?[\"']?secret\b", re.IGNORECASE
+)
+_KUBERNETES_VALUE = re.compile(
+    r"(?m)^[ \t]++[\w.-]{1,200}+:[ \t]*+[\"']?([A-Za-z0-9+/]{8,}+={0,2})[\"']?[ \t]*+\r?$"
+)
+
+
+def embedded_logins(text: str) -> Iterator[Span]:
+    folded = text.lower()
+    if "://" in text:
+        yield from _captured(_URL_PASSWORD, text, "password", _is_literal)
+        yield from _captured(_URL_TOKEN, text, "token", looks_random)
+    if "bearer" in folded:
+        yield from _captured(_BEARER, text, "authorization", _has_a_digit)
+    if "basic" in folded:
+        yield from _captured(_BASIC, text, "authorization", _is_login)
+    if "curl" in folded:
+        yield from _captured(_CURL_LOGIN, text, "password", _is_literal)
+    if "sshpass" in folded or "mysql" in folded:
+        yield from _captured(_SHELL_PASSWORD, text, "password", _is_literal)
+    if "value" in folded:
+        yield from _named_beside_value(text)
+    if "secret" in folded and _KUBERNETES_SECRET.search(text):
+        yield from _captured(_KUBERNETES_VALUE, text, "secret", _is_literal)
+
+
+def _captured(
+    pattern: re.Pattern[str], text: str, kind: str, accepted: Callable[[str], bool]
+) -> Iterator[Span]:
+    """The spans of the last group that took part in each match."""
+    for found in pattern.finditer(text):
+        group = found.lastindex or 0
+        if accepted(found[group]):
+            yield Span(found.start(group), found.end(group), kind)
+
+
+def _is_literal(value: str) -> bool:
+    return is_secret(value, CredentialName("password", Promise.PASSWORD)) and value[0] != "$"
+
+
+def _has_a_digit(value: str) -> bool:
+    return any(character.isdigit() for character in value)
+
+
+def _is_login(value: str) -> bool:
+    """Whether it is `user:password` in base64, rather than a word after "basic"."""
+    try:
+        return b":" in base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        return False
+
+
+def _named_beside_value(text: str) -> Iterator[Span]:
+    """`name: DB_PASSWORD, value: …`, as manifests and XML settings write it."""
+    for found in _NAME_AND_VALUE.finditer(text):
+        name = credential_name(found[1])
+        group = 2 if found[2] is not None else 3
+        if name is not None and is_secret(found[group], name):
+            yield Span(found.start(group), found.end(group), name.kind)

@@ -1,0 +1,1 @@
+"""The pipeline in a program of one's own."""

@@ -1,0 +1,232 @@
+"""The Python face: the calls of a model's message through the pipeline, and their results back."""
+
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from anyio.abc import TaskGroup
+
+from mcp_dispatch.library.anthropic_blocks import definition_block, is_tool_use, result_block
+from mcp_dispatch.model.approval import Approved, Declined, NobodyToAsk, Question, Reply
+from mcp_dispatch.model.calls import ToolCall
+from mcp_dispatch.model.client import Client, NoClient
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import CancelReason, Refusal, RefusedBy
+from mcp_dispatch.model.tools import Progress, no_progress
+from mcp_dispatch.pipeline.batch import CallState, Member
+from mcp_dispatch.pipeline.dispatcher import INTERNAL_ERROR, Dispatcher
+from mcp_dispatch.pipeline.executor import Executor, Stream
+from mcp_dispatch.pipeline.executor__settling import MessageBudget
+from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.wire.codec import Undecodable, Unencodable, decode, encode
+
+logger = logging.getLogger(__name__)
+
+Block = Mapping[str, object]
+
+Ask = Callable[[Question], Awaitable[bool | Approved | Declined]]
+"""Asks a person. `Declined` tells the model why."""
+
+OnProgress = Callable[[str, JsonObject], Awaitable[None]]
+"""Told at once, with the id of the `tool_use` block, what a tool says while it runs."""
+
+OnState = Callable[[str, CallState], None]
+"""Told, with the id of the `tool_use` block, how far a call is."""
+
+_INTERRUPTED = "the user interrupted it"
+_DISCARDED = "the message that it belonged to was discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Backstage:
+    """What the face needs of the application."""
+
+    dispatcher: Dispatcher
+    scope: Scope
+    tasks: TaskGroup
+    definitions: Callable[[], list[JsonObject]]
+    """The `tools/list` entries, as they stand now."""
+
+    ask: Ask | None = None
+
+
+class Dispatch:
+    """The tools of one workspace, for an agent loop. Made by `mcp_dispatch.open`."""
+
+    def __init__(self, backstage: Backstage) -> None:
+        self._backstage = backstage
+
+    def definitions(self) -> list[JsonObject]:
+        """The tools as the model's API takes them, always in the same order.
+
+        Ask again before each request: what `tool_search` found is then at the end.
+        """
+        return [definition_block(each) for each in self._backstage.definitions()]
+
+    def stream(
+        self, *, progress: OnProgress | None = None, on_state: OnState | None = None
+    ) -> "StreamingExecutor":
+        """For one message, while the model is still writing it."""
+        return StreamingExecutor(self._backstage, progress, on_state)
+
+    async def run(
+        self,
+        blocks: Iterable[Block],
+        *,
+        progress: OnProgress | None = None,
+        on_state: OnState | None = None,
+    ) -> AsyncGenerator[JsonObject, None]:
+        """The calls of a whole message: a `tool_result` for each `tool_use`, in order.
+
+        Who stops listening, or is cancelled, interrupts the calls.
+        """
+        executor = self.stream(progress=progress, on_state=on_state)
+        for block in blocks:
+            executor.add(block)
+        try:
+            async with aclosing(executor.results()) as results:
+                async for result in results:
+                    yield result
+        finally:
+            executor.interrupt()
+
+
+class StreamingExecutor:
+    """The calls of one message: begun as their blocks come, results in the order of the blocks."""
+
+    def __init__(
+        self, backstage: Backstage, progress: OnProgress | None, on_state: OnState | None
+    ) -> None:
+        self._backstage = backstage
+        self._progress = progress
+        self._on_state = on_state
+        dispatcher, scope = backstage.dispatcher, backstage.scope
+        self._stream: Stream = Executor(dispatcher).stream(
+            scope, backstage.tasks, MessageBudget(dispatcher, scope)
+        )
+
+    @property
+    def states(self) -> dict[str, CallState]:
+        """How far each call is, by the id of its block, in order of the blocks."""
+        return {member.call.tool_use_id: member.state for member in self._stream.members}
+
+    @property
+    def interruptible(self) -> bool:
+        """Whether `interrupt` would stop everything that runs now."""
+        return self._stream.interruptible
+
+    def add(self, block: Block) -> bool:
+        """Starts the call as soon as it may run. Other blocks than `tool_use` are none of ours:
+        then the answer is False.
+
+        Raises `ValueError` for a `tool_use` block without an id: no result could name it.
+        """
+        if not is_tool_use(block):
+            return False
+        tool_use_id, name, given = block.get("id"), block.get("name"), block.get("input")
+        if not isinstance(tool_use_id, str):
+            raise ValueError(f"a tool_use block needs an id that is a string, got {tool_use_id!r}")
+        arguments = _arguments(given)
+        known = arguments if isinstance(arguments, dict) else {}
+        call = ToolCall(secrets.token_hex(8), tool_use_id, str(name), known)
+        if isinstance(arguments, Refusal):
+            self._stream.refuse(call, arguments, self._watch)
+        else:
+            self._stream.add(call, self._caller(tool_use_id), self._watch)
+        return True
+
+    def completed(self) -> list[JsonObject]:
+        """The results that are next in order and there; waits for nothing."""
+        return [_result(member) for member in self._stream.completed()]
+
+    async def results(self) -> AsyncGenerator[JsonObject, None]:
+        """The message is complete: every result that was not handed out, as its turn comes."""
+        async with aclosing(self._stream.remaining()) as members:
+            async for member in members:
+                yield _result(member)
+
+    async def remaining(self) -> list[JsonObject]:
+        """The message is complete: every result that was not handed out, once all are there."""
+        return [result async for result in self.results()]
+
+    def interrupt(self) -> None:
+        """The user wants it to stop: what has not ended gets a result that says so, but for tools
+        that finish what they began."""
+        self._stream.cancel(CancelReason.USER_INTERRUPTED, _INTERRUPTED)
+
+    def discard(self) -> None:
+        """The model's message is given up, to be made again: so are its calls."""
+        self._stream.cancel(CancelReason.STREAMING_FALLBACK, _DISCARDED)
+
+    def _caller(self, tool_use_id: str) -> "_Caller":
+        tell = partial(self._tell, tool_use_id) if self._progress else no_progress
+        return _Caller(tell, self._backstage.ask)
+
+    async def _tell(self, tool_use_id: str, update: JsonObject) -> None:
+        if self._progress is not None:
+            try:
+                await self._progress(tool_use_id, update)
+            except Exception:  # guards against the caller's code: no tool fails for it
+                logger.exception("progress failed for %s", tool_use_id)
+
+    def _watch(self, member: Member) -> None:
+        if self._on_state is not None:
+            try:
+                self._on_state(member.call.tool_use_id, member.state)
+            except Exception:  # as above
+                logger.exception("on_state failed for %s", member.call.tool_use_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """The program that called us: asks in its own way, and always takes answers."""
+
+    progress: Progress
+    asks: Ask | None
+
+    @property
+    def client(self) -> Client:
+        """A server's own questions have nobody to go to."""
+        return NoClient()
+
+    async def ask(self, question: Question) -> Reply:
+        if self.asks is None:
+            return NobodyToAsk()
+        try:
+            reply = await self.asks(question)
+        except Exception as error:  # guards against the caller's code: no answer is no yes
+            logger.exception("the question could not be put")
+            return Declined(f"the question could not be put: {error}")
+        if isinstance(reply, Approved | Declined):
+            return reply
+        return Approved() if reply is True else Declined("the user refused")
+
+    async def ready(self) -> None:
+        return None
+
+
+def _arguments(given: object) -> JsonObject | Refusal:
+    """A copy of our own, of JSON and nothing else; a model that gives no input means an empty one."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        return _no_input(f"it must be an object, got {type(given).__name__}")
+    try:
+        copy = decode(encode(cast(JsonObject, given)))
+    except (Undecodable, Unencodable) as error:
+        return _no_input(str(error))
+    return copy if isinstance(copy, dict) else _no_input("it must be an object")
+
+
+def _no_input(problem: str) -> Refusal:
+    told = f"InputValidationError: the input cannot be used: {problem}; correct it and call again"
+    return Refusal(RefusedBy.SCHEMA, told)
+
+
+def _result(member: Member) -> JsonObject:
+    call = member.call
+    return result_block(call.tool_use_id, call.name, member.outcome or INTERNAL_ERROR)

@@ -1,0 +1,1 @@
+"""Shell commands: what they touch, and the patterns that match them."""

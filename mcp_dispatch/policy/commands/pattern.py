@@ -1,0 +1,129 @@
+"""What stands in `Bash(…)`: an exact command, a prefix, or text with `*`."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.shell.ast import EXPANSION, Glob, Plain, SimpleCommand, Word
+from mcp_dispatch.shell.plain_parser import read
+
+SEPARATOR = "\x1f"
+"""Stands between two words of a command line, so that a blank inside a word is not one."""
+
+ANYTHING = "\x1d"
+"""Stands in the words of a pattern for a `*`."""
+
+_AROUND_OPERATORS = re.compile(r"\s*([|&;<>()])\s*")
+
+
+class Match(Enum):
+    NO = 0
+    MAYBE = 1
+    """It depends on what the running shell makes of a variable or a glob."""
+    YES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPattern:
+    """A pattern over command lines: words joined by `SEPARATOR`.
+
+    `anchored` match from the first word on, `anywhere` from any word of a line that begins with
+    a separator; `text` matches a whole shell text. `words` are its own; those before the first `*`
+    are `spelled`, and of these `assigned` are assignments. `open`: more words may follow.
+    """
+
+    anchored: tuple[Wildcard, ...]
+    anywhere: tuple[Wildcard, ...]
+    text: Wildcard
+    exact: str | None
+    words: tuple[str, ...] = ()
+    spelled: tuple[str, ...] = ()
+    assigned: int = 0
+    open: bool = False
+
+    @property
+    def leading(self) -> int:
+        """How many words it names in full before anything is left open."""
+        return len(self.spelled)
+
+    def fits(self, line: str) -> bool:
+        """Whether the line surely matches."""
+        for wildcard in self.anchored:  # noqa: SIM110  (`any` takes twice as long)
+            if wildcard.matches(line):
+                return True
+        return False
+
+    def match(self, line: str) -> Match:
+        if self.fits(line):
+            return Match.YES
+        unsure = EXPANSION in line and any(one.could_match(line) for one in self.anchored)
+        return Match.MAYBE if unsure else Match.NO
+
+    def occurs_in(self, line: str) -> bool:
+        """Whether it matches from any word of the line on."""
+        return any(wildcard.matches(SEPARATOR + line) for wildcard in self.anywhere)
+
+
+def command_pattern(specifier: str) -> CommandPattern | None:
+    """None where nothing is left to match."""
+    body, tail = _split(specifier.strip())
+    if not body:
+        return None
+    text = Wildcard.of(collapsed(body))
+    exact = None if tail or "*" in body else specifier.strip()
+    reading = read(body)
+    if not (isinstance(reading, Plain) and len(reading.commands) == 1):
+        return _of_whole_texts(text, exact)
+    command = reading.commands[0]
+    if command.redirects or not command.words:
+        return _of_whole_texts(text, exact)
+    words = [*(_assigned(command)), *(_pattern(word) for word in command.words)]
+    anchored = _wildcards(SEPARATOR.join(words), tail)
+    anywhere = _wildcards(ANYTHING + SEPARATOR + SEPARATOR.join(words), tail)
+    leading = next((at for at, word in enumerate(words) if ANYTHING in word), len(words))
+    return CommandPattern(
+        anchored,
+        anywhere,
+        text,
+        exact,
+        tuple(words),
+        tuple(words[:leading]),
+        len(command.assignments),
+        open=tail,
+    )
+
+
+def _of_whole_texts(text: Wildcard, exact: str | None) -> CommandPattern:
+    """A pattern that is more than one simple command."""
+    return CommandPattern((), (), text, exact)
+
+
+def _split(specifier: str) -> tuple[str, bool]:
+    """The pattern without its tail, and whether more words may follow."""
+    for ending in (":*", " *"):
+        if specifier.endswith(ending):
+            return specifier[: -len(ending)].strip(), True
+    return specifier, False
+
+
+def collapsed(text: str) -> str:
+    """The text with one blank between words, and none around operators."""
+    return _AROUND_OPERATORS.sub(r"\1", " ".join(text.split()))
+
+
+def _assigned(command: SimpleCommand) -> list[str]:
+    return [f"{one.name}={_pattern(one.value)}" for one in command.assignments]
+
+
+def _pattern(word: Word) -> str:
+    return "".join(
+        ANYTHING if piece == Glob("*") else Word("", (piece,)).value for piece in word.pieces
+    )
+
+
+def _wildcards(body: str, tail: bool) -> tuple[Wildcard, ...]:
+    exactly = Wildcard(tuple(body.split(ANYTHING)))
+    if not tail:
+        return (exactly,)
+    return (exactly, Wildcard((*f"{body}{SEPARATOR}".split(ANYTHING), "")))

@@ -1,0 +1,193 @@
+"""Programs that run another program named in their arguments."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_dispatch.shell.ast import Glob, Word
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
+
+EVALUATORS = frozenset({"eval", "trap"})
+"""Builtins whose arguments are shell text."""
+
+EVALUATING = frozenset(
+    {
+        *("test", "[", "printf", "read", "unset", "let", "declare", "typeset", "local", "export"),
+        *("readonly", "mapfile", "readarray", "wait", "getopts", "trap", "eval"),
+    }
+)
+"""Builtins that evaluate a substitution inside an argument, as in `test -v 'x[$(id)]'`."""
+
+DECLARING = frozenset({"declare", "typeset", "local", "export", "readonly"})
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+FIND_ACTS = frozenset({*_EXECUTING, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
+_GIT_VALUED = frozenset(
+    {
+        *("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"),
+        *("--super-prefix", "--attr-source", "--exec-path"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How its command line is read up to the program it runs."""
+
+    flags: str = ""
+    valued: str = ""
+    long_flags: frozenset[str] = frozenset()
+    long_valued: frozenset[str] = frozenset()
+    operands: int = 0
+    assignments: bool = False
+
+
+WRAPPERS = {
+    "timeout": Wrapper(
+        "v",
+        "ks",
+        frozenset({"--foreground", "--preserve-status", "--verbose"}),
+        frozenset({"--kill-after", "--signal"}),
+        operands=1,
+    ),
+    "time": Wrapper("pvaq", "fo"),
+    "nice": Wrapper("0123456789", "n", long_valued=frozenset({"--adjustment"})),
+    "nohup": Wrapper(),
+    "stdbuf": Wrapper("", "ioe", long_valued=frozenset({"--input", "--output", "--error"})),
+    "command": Wrapper("p"),
+    "builtin": Wrapper(),
+    "noglob": Wrapper(),
+    "exec": Wrapper("cl", "a"),
+    "env": Wrapper(
+        "i0v",
+        "uC",
+        frozenset({"--ignore-environment", "--null", "--debug"}),
+        frozenset({"--unset", "--chdir"}),
+        assignments=True,
+    ),
+    "sudo": Wrapper("AbEHkKnPSis", "CghpRrTtUuD", assignments=True),
+    "doas": Wrapper("ns", "uCa"),
+    "xargs": Wrapper("0oprtx", "adEILnPs", frozenset({"--null", "--no-run-if-empty"})),
+    "ionice": Wrapper("t", "cn"),
+    "setsid": Wrapper("cfw", "", frozenset({"--ctty", "--fork", "--wait"})),
+    "busybox": Wrapper(),
+    "toybox": Wrapper(),
+}
+
+UNREADABLE = frozenset(
+    {
+        *("watch", "flock", "chroot", "unshare", "nsenter", "chrt", "taskset", "strace", "ltrace"),
+        *("parallel", "ssh", "su", "runuser", "setpriv", "systemd-run", "script", "pkexec"),
+        *("fakeroot", "proot", "catchsegv", "numactl", "prlimit", "cgexec", "caffeinate"),
+    }
+)
+"""Wrappers whose arguments we do not read: any of their words may be the program."""
+
+
+def program(words: Sequence[Word]) -> str:
+    """The name of the program, without the directory it may be given with."""
+    return words[0].value.rstrip("/").rpartition("/")[2] if words else ""
+
+
+def wraps(words: Sequence[Word]) -> bool:
+    return program(words) in WRAPPERS or program(words) in UNREADABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Where the command that a wrapper runs may begin; it is one place if that is `certain`."""
+
+    starts: tuple[int, ...]
+    certain: bool
+
+
+def inner(words: Sequence[Word]) -> Inner | None:
+    """None where nothing else is run."""
+    name = program(words)
+    anywhere = Inner(tuple(range(1, len(words))), certain=False)
+    if name in UNREADABLE:
+        return anywhere
+    if name == "find":
+        found = tuple(at + 1 for at, word in enumerate(words) if word.value in _EXECUTING)
+        return Inner(found, certain=len(found) == 1) if found else None
+    wrapper = WRAPPERS.get(name)
+    if wrapper is None or _only_looks_up(name, words):
+        return None
+    start = _start(wrapper, words)
+    return anywhere if start is None else Inner((start,), certain=True)
+
+
+def _only_looks_up(name: str, words: Sequence[Word]) -> bool:
+    return name == "command" and len(words) > 1 and words[1].value in ("-v", "-V")
+
+
+def _start(wrapper: Wrapper, words: Sequence[Word]) -> int | None:
+    """None where an option is met that we do not know."""
+    at = 1
+    while at < len(words) and words[at].value.startswith("-") and words[at].value != "-":
+        if words[at].value == "--":
+            at += 1
+            break
+        taken = _option(wrapper, words[at])
+        if not taken:
+            return None
+        at += taken
+    while wrapper.assignments and at < len(words) and _ASSIGNMENT.match(words[at].value):
+        at += 1
+    at += wrapper.operands
+    # Before the program, an expansion could become options, operands or nothing.
+    return at if all(word.fixed for word in words[1:at]) else None
+
+
+def _option(wrapper: Wrapper, word: Word) -> int:
+    """How many words the option takes; 0 where it is not known."""
+    text = word.value
+    if text.startswith("--"):
+        name, _, value = text.partition("=")
+        if name in wrapper.long_valued:
+            return 1 if value else 2
+        return 1 if text in wrapper.long_flags else 0
+    for at, letter in enumerate(text[1:], start=2):
+        if letter in wrapper.valued:
+            return 1 if text[at:] else 2
+        if letter not in wrapper.flags:
+            return 0
+    return 1
+
+
+def without_git_options(words: Sequence[Word]) -> tuple[Word, ...] | None:
+    """`git -C dir push` as `git push`; None where there is nothing to leave out."""
+    if program(words) != "git" or len(words) < 2 or not words[1].value.startswith("-"):
+        return None
+    at = 1
+    while at < len(words) and words[at].value.startswith("-"):
+        at += 2 if words[at].value in _GIT_VALUED else 1
+    return (words[0], *words[at:])
+
+
+_FROM_STANDARD_INPUT = Word("", (Glob(""),))
+
+
+def strictly_unwrapped(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The command inside the wrappers that never change what it does, read in their plainest form."""
+    while len(words) > 1 and all(word.fixed for word in words[:2]):
+        match words[0].value, words[1].value:
+            case (("nohup" | "command" | "builtin" | "noglob" | "nice"), after) if after[:1] != "-":
+                words = words[1:]
+            case "xargs", after if after[:1] != "-":
+                words = (*words[1:], _FROM_STANDARD_INPUT)
+            case "timeout", duration if re.fullmatch(r"[0-9.]+[smhd]?", duration):
+                words = words[2:]
+            case "stdbuf", mode if re.fullmatch(r"-[ioe](0|L|[0-9]+[kKMG]?)", mode):
+                words = (
+                    (words[0], *words[2:])
+                    if words[2:3] and words[2].value[:1] == "-"
+                    else words[2:]
+                )
+            case "nice", "-n" if len(words) > 3 and re.fullmatch(r"-?[0-9]+", words[2].value):
+                words = words[3:]
+            case _:
+                return words
+    return words

@@ -1,0 +1,1 @@
+"""Path rules, hidden paths and protected paths."""

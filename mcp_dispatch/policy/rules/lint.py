@@ -1,0 +1,143 @@
+"""What to write instead of a rule that does not mean what its author may think."""
+
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.policy.commands.pattern import ANYTHING, CommandPattern
+from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.commands.wrappers import UNREADABLE, WRAPPERS
+from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, means_nothing
+from mcp_dispatch.settings.settings import RuleText
+
+BUILT_INS = frozenset(
+    {
+        *("Read", "Write", "Edit", "Glob", "Grep", "Bash", "TaskStop", "WebFetch"),
+        *("tool_search", "call_tool", "read_result"),
+    }
+)
+ELSEWHERE = frozenset(
+    {
+        *("Agent", "Task", "Skill", "Cd", "WebSearch", "NotebookEdit", "MultiEdit", "LSP"),
+        *("Monitor", "PowerShell", "ToolSearch", "TodoWrite", "AskUserQuestion", "BashOutput"),
+        *("ExitPlanMode", "EnterPlanMode", "NotebookRead", "SlashCommand", "LS", "KillShell"),
+        "KillBash",
+    }
+)
+"""Tools of Claude Code that do not exist here: rules about them are right, and idle."""
+
+PATHS_NEVER = {
+    **dict.fromkeys(("Write", "NotebookEdit", "MultiEdit"), "Edit"),
+    **dict.fromkeys(("Glob", "Grep"), "Read"),
+}
+PRIMARY = {
+    **dict.fromkeys(("Read", "Write", "Edit", "MultiEdit"), "file_path"),
+    **dict.fromkeys(("Glob", "Grep"), "path"),
+    **dict.fromkeys(("Bash", "PowerShell"), "command"),
+    "NotebookEdit": "notebook_path",
+    "WebFetch": "url",
+}
+"""The field that a tool's own language is about; `Tool(field:value)` does not reach it."""
+
+FIELDS = {
+    "Bash": ("description", "timeout", "run_in_background"),
+    "Read": ("offset", "limit", "pages"),
+    "Edit": ("old_string", "new_string", "replace_all"),
+    "Write": ("content",),
+    "Glob": ("pattern",),
+    "Grep": (
+        *("pattern", "glob", "type", "output_mode", "-A", "-B", "-C", "-n", "-i", "context"),
+        *("multiline", "head_limit", "offset"),
+    ),
+    "WebFetch": ("prompt",),
+    "TaskStop": ("task_id", "shell_id"),
+}
+_TOP_DIRECTORIES = frozenset(
+    {
+        *("Users", "home", "etc", "tmp", "var", "usr", "opt", "root", "private", "mnt", "srv"),
+        *("Library", "Volumes", "media", "proc", "dev"),
+    }
+)
+_DRIVE = re.compile(r"/{0,2}[A-Za-z]:[\\/]")
+_NOT_AN_ESCAPE = re.compile(r"\\[A-Za-z0-9_.-]")
+
+
+def about_name(name: str) -> str | None:
+    """A tool that nobody has, or a server that nobody can have."""
+    if name.startswith("mcp__"):
+        good = re.sub(r"[^A-Za-z0-9_*-]", "_", name)
+        hint = f"names of servers and tools have '_' in its place; write {good}"
+        return None if good == name else f"{name} contains '.'; {hint}"
+    if name in BUILT_INS | ELSEWHERE or "_" in name or "*" in name:
+        return None
+    folded = {known.casefold(): known for known in BUILT_INS}
+    near = folded.get(name.casefold()) or next(iter(get_close_matches(name, BUILT_INS, 1)), None)
+    hint = f"; names are case-sensitive, did you mean {near}?" if near else ""
+    return f"no built-in tool is named {name}{hint}"
+
+
+def about_server(server: str, known: Collection[str]) -> str | None:
+    """A server that is not there, although one with nearly its name is."""
+    if server in known:
+        return None
+    alike = {_bare(name): name for name in known}
+    near = alike.get(_bare(server))
+    return f"no server is named {server}; did you mean {near}?" if near else None
+
+
+def about_tool(server: str, tools: Wildcard, known: Collection[str]) -> str | None:
+    """Tools that a server does not have, although it has some whose names differ by case only.
+
+    `known` are the names that its tools have for rules, without the server's.
+    """
+    if any(map(tools.matches, known)):
+        return None
+    folded = Wildcard.of(str(tools).casefold())
+    near = min((name for name in known if folded.matches(name.casefold())), default=None)
+    if near is None:
+        return None
+    return f"{server} has no tool {tools}; names are case-sensitive, did you mean {near}?"
+
+
+def _bare(server: str) -> str:
+    return server.casefold().replace("-", "_")
+
+
+def instead_of_primary(name: str, value: str) -> str:
+    if name == "WebFetch":
+        return "WebFetch(domain:host)"
+    return f"{PATHS_NEVER.get(name, name)}({value})"
+
+
+def about_command(pattern: CommandPattern) -> str | None:
+    """For an allow."""
+    words = list(pattern.words[pattern.assigned :])
+    if not words:
+        return None
+    if ANYTHING in words[0] and (len(words) > 1 or words[0][:1] == ANYTHING):
+        return "a '*' in place of the program allows every program; name it in full"
+    if len(words) > 2 and words[1] == ANYTHING:
+        return "a '*' before the subcommand allows every subcommand; name it in full"
+    if not pattern.open or len(words) > 1 or words[0] not in {*WRAPPERS, *UNREADABLE}:
+        return None
+    whole = "npm test" if words[0] in UNREADABLE else "npm test:*"
+    return f"{words[0]} runs a program that the rule must name, as in Bash({words[0]} {whole})"
+
+
+def about_path(written: str, pattern: PathPattern, text: RuleText) -> str | None:
+    if _DRIVE.match(written) or _NOT_AN_ESCAPE.search(written):
+        return (
+            "it looks like a path of Windows; write / between directories and // before the first"
+        )
+    if not pattern.tight.strip("/"):
+        return f"write {written.rstrip('/')}/** for everything in that directory"
+    first = pattern.tight.strip("/").partition("/")[0]
+    if pattern.base.anchor is Anchor.SOURCE and first in _TOP_DIRECTORIES:
+        meant = f"{str(text.anchor).rstrip('/')}{written}"
+        return f"it means {meant}; write /{written} for the absolute path"
+    if "[" in written and means_nothing(pattern.tight):
+        if text.effect is Effect.ALLOW:
+            return "the '[' is not closed, so it allows nothing; write \\[ for the character"
+        return "the '[' is not closed, so it guards the path as it is spelled; write \\[ instead"
+    return None

@@ -1,0 +1,119 @@
+"""How large a schema may be, counted before anything compiles it.
+
+A validator can be made to work for hours by a schema of two kilobytes: references that double,
+`unevaluatedProperties` within `unevaluatedProperties`, patterns with nested counts. All of it is
+counted here on the schema as a graph, without expanding anything:
+
+* depth and number of JSON values, as written;
+* size with references expanded. A reference back to a schema that is still open is counted once:
+  the validator answers it from its memory of the (schema, value) pairs it has seen;
+* references that come back to the same value (`{"$ref": "#"}`): no validator can answer them, and
+  ours calls everything valid, so they are refused;
+* the length of all patterns, counted repetitions written out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mcp_dispatch.model.json import Json
+from mcp_dispatch.schema.cost_bounds__patterns import pattern_cost
+from mcp_dispatch.schema.cost_graph import Node, build_graph
+from mcp_dispatch.schema.errors import SchemaUnusable
+from mcp_dispatch.schema.refs import read_document
+
+EXPANDED_LIMIT = 200_000
+PATTERN_LIMIT = 20_000
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A schema within the bounds, and what later counts of work on it need.
+
+    `remembered` are the edges that lead back to an open schema; `ranks` order the nodes so that
+    in-place edges lead from lower to higher.
+    """
+
+    nodes: tuple[Node, ...]
+    ranks: tuple[int, ...]
+    remembered: frozenset[Edge]
+    expanded: int
+    pattern_costs: dict[str, int]
+
+
+def bound(schema: Json) -> Bounded:
+    """Counts `schema`; raises `SchemaUnusable` naming the bound it breaks."""
+    if not isinstance(schema, dict | bool):
+        raise SchemaUnusable("is neither an object nor a boolean")
+    nodes = build_graph(read_document(schema))
+    costs = _pattern_costs(nodes)
+    ranks = _ranks(nodes)
+    order, remembered = _depth_first(len(nodes), lambda index: nodes[index].edges)
+    expanded = _expanded(nodes, order, remembered)
+    return Bounded(nodes, ranks, remembered, expanded, costs)
+
+
+def _pattern_costs(nodes: Sequence[Node]) -> dict[str, int]:
+    patterns = {one for node in nodes for one in (*node.patterns, *node.name_patterns)}
+    costs = {pattern: pattern_cost(pattern) for pattern in patterns}
+    total = sum(costs.values())
+    if total > PATTERN_LIMIT:
+        raise SchemaUnusable(
+            f"has patterns of {total} characters, repetitions written out; "
+            f"at most {PATTERN_LIMIT} are accepted"
+        )
+    return costs
+
+
+def _ranks(nodes: Sequence[Node]) -> tuple[int, ...]:
+    order, back = _depth_first(len(nodes), lambda index: nodes[index].in_place)
+    if back:
+        raise SchemaUnusable("has a reference that leads back to itself for the same value")
+    ranks = [0] * len(nodes)
+    for rank, index in enumerate(reversed(order)):
+        ranks[index] = rank
+    return tuple(ranks)
+
+
+def _expanded(nodes: Sequence[Node], order: Sequence[int], remembered: frozenset[Edge]) -> int:
+    sizes = [0] * len(nodes)
+    for index in order:
+        edges = ((index, target) for target in nodes[index].edges)
+        sizes[index] = nodes[index].weight + sum(
+            1 if edge in remembered else sizes[edge[1]] for edge in edges
+        )
+    if sizes[0] > EXPANDED_LIMIT:
+        raise SchemaUnusable(
+            f"holds {_rounded(sizes[0])} subschemas with its references expanded; "
+            f"at most {EXPANDED_LIMIT} are accepted"
+        )
+    return sizes[0]
+
+
+def _rounded(count: int) -> str:
+    return str(count) if count < 10**9 else "more than a billion"
+
+
+def _depth_first(
+    count: int, edges: Callable[[int], Sequence[int]]
+) -> tuple[list[int], frozenset[Edge]]:
+    """Nodes in the order in which they are finished, and the edges that lead to an open one."""
+    finished: list[int] = []
+    back: set[Edge] = set()
+    state = bytearray(count)
+    for start in range(count):
+        stack = [] if state[start] else [(start, iter(edges(start)))]
+        while stack:
+            index, remaining = stack[-1]
+            state[index] = 1
+            target = next(remaining, None)
+            if target is None:
+                state[index] = 2
+                finished.append(index)
+                stack.pop()
+            elif state[target] == 1:
+                back.add((index, target))
+            elif not state[target]:
+                stack.append((target, iter(edges(target))))
+    return finished, frozenset(back)

@@ -1,0 +1,138 @@
+"""One schema document read through: how deep and large it is, and where its references lead."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isfinite
+from urllib.parse import unquote
+
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.schema.error_messages__values import cut, shown
+from mcp_dispatch.schema.errors import SchemaUnusable
+
+DEPTH_LIMIT = 64
+NODE_LIMIT = 10_000
+
+_SCALARS = frozenset({bool, int, float, str, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The root, and what a reference inside it can name.
+
+    Objects are known by `id()`: a parsed document holds each of them in one place only, and
+    `root` keeps them alive.
+    """
+
+    root: Json
+    resources: tuple[JsonObject, ...]
+    anchors: dict[str, list[JsonObject]]
+    enclosing: dict[int, tuple[JsonObject, ...]]
+
+    def targets(self, owner: JsonObject, reference: str, *, dynamic: bool) -> list[Json]:
+        """Every subschema `reference` may mean when it stands in `owner`.
+
+        Drafts differ in which `$id` counts where. All readings are kept, so that whichever the
+        validator takes has been counted.
+        """
+        address, _, fragment = reference.partition("#")
+        name = unquote(fragment)
+        if name and not name.startswith("/"):
+            return list(self.anchors.get(name, ()))
+        bases = self._bases(owner, unquote(address), dynamic=dynamic)
+        found = [_follow(base, name) for base in bases]
+        return [target for target in found if isinstance(target, dict | bool)]
+
+    def _bases(self, owner: JsonObject, address: str, *, dynamic: bool) -> Iterable[Json]:
+        if address:
+            return [one for one in self.resources if _may_name(address, one)]
+        return self.resources if dynamic else self.enclosing[id(owner)]
+
+
+def read_document(schema: Json) -> Document:
+    """Walks the whole document once; raises `SchemaUnusable` when it is too deep or too large."""
+    root = schema if isinstance(schema, dict) else {}
+    resources: list[JsonObject] = [root]
+    anchors: dict[str, list[JsonObject]] = {}
+    enclosing: dict[int, tuple[JsonObject, ...]] = {}
+    waiting: list[tuple[Json, int, tuple[JsonObject, ...]]] = [(schema, 1, (root,))]
+    nodes = 0
+    while waiting:
+        value, depth, chain = waiting.pop()
+        nodes += 1
+        _stay_within(nodes, depth)
+        if isinstance(value, dict):
+            if value is not root and _address(value):
+                resources.append(value)
+                chain = (*chain, value)
+            for name in _anchor_names(value):
+                anchors.setdefault(name, []).append(value)
+            enclosing[id(value)] = chain
+            _require_names(value)
+            waiting.extend((inner, depth + 1, chain) for inner in value.values())
+        elif isinstance(value, list):
+            waiting.extend((inner, depth + 1, chain) for inner in value)
+        elif type(value) not in _SCALARS or (isinstance(value, float) and not isfinite(value)):
+            raise SchemaUnusable(f"holds {cut(repr(value))}, which is not JSON")
+    return Document(schema, tuple(resources), anchors, enclosing)
+
+
+def _stay_within(nodes: int, depth: int) -> None:
+    if depth > DEPTH_LIMIT:
+        raise SchemaUnusable(f"is nested more than {DEPTH_LIMIT} levels deep")
+    if nodes > NODE_LIMIT:
+        raise SchemaUnusable(f"holds more than {NODE_LIMIT} values")
+
+
+def _require_names(value: JsonObject) -> None:
+    names: list[object] = list(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise SchemaUnusable(f"holds a key of type {type(name).__name__}, which is not JSON")
+
+
+def _identifiers(value: JsonObject) -> list[str]:
+    return [text for text in (value.get("$id"), value.get("id")) if isinstance(text, str)]
+
+
+def _address(value: JsonObject) -> bool:
+    return any(text.partition("#")[0] for text in _identifiers(value))
+
+
+def _anchor_names(value: JsonObject) -> list[str]:
+    named = (value.get("$anchor"), value.get("$dynamicAnchor"))
+    fragments = [unquote(text.partition("#")[2]) for text in _identifiers(value)]
+    return [*(name for name in named if isinstance(name, str)), *filter(None, fragments)]
+
+
+def _may_name(address: str, resource: JsonObject) -> bool:
+    """Resolving against a base can change all of an address but its last segment."""
+    wanted = _last_segment(address)
+    own = [_last_segment(unquote(text.partition("#")[0])) for text in _identifiers(resource)]
+    vague = ("", ".", "..")
+    return any(wanted == segment or wanted in vague or segment in vague for segment in own)
+
+
+def _last_segment(address: str) -> str:
+    return address.partition("?")[0].rpartition("/")[2]
+
+
+def _follow(base: Json, pointer: str) -> Json:
+    """What a JSON pointer leads to; None where it leads nowhere."""
+    here = base
+    for raw in pointer.split("/")[1:]:
+        step = raw.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict):
+            here = here.get(step)
+        elif isinstance(here, list) and step.isascii() and step.isdigit():
+            index = int(step[:9])
+            here = here[index] if index < len(here) else None
+        else:
+            return None
+    return here
+
+
+def unresolved(reference: str) -> SchemaUnusable:
+    return SchemaUnusable(
+        f"refers to {shown(reference)}, which is not inside the schema; "
+        "references to other documents are never fetched"
+    )

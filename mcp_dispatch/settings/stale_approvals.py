@@ -1,0 +1,47 @@
+""" "Always allow" was meant for a tool as it was: a rule for one that has changed since counts no
+more."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.tools import definition_digest
+from mcp_dispatch.settings.layers import LayerKind
+from mcp_dispatch.settings.parse import RuleText
+from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.settings import Settings
+
+
+def outdated(
+    settings: Settings, definition_of: Callable[[str], JsonObject | None]
+) -> tuple[RuleText, ...]:
+    """The rules of the user's own file that were given to another definition of their tool."""
+    return tuple(
+        rule
+        for rule in settings.rules
+        if rule.layer is LayerKind.OWN
+        and rule.effect is Effect.ALLOW
+        and (digest := settings.approved_definitions.get(rule.text)) is not None
+        and (now := definition_of(rule.text)) is not None
+        and definition_digest(now) != digest
+    )
+
+
+def without(settings: Settings, rules: tuple[RuleText, ...]) -> Settings:
+    """The settings as if the rules were not there, and a warning for each."""
+    if not rules:
+        return settings
+    problems = [
+        Problem(
+            Severity.WARNING,
+            rule.file,
+            "permissions.allow",
+            f"{rule.text!r}: the tool's definition has changed since you allowed it; it is asked "
+            "again",
+            rule.line,
+        )
+        for rule in rules
+    ]
+    kept = tuple(rule for rule in settings.rules if rule not in rules)
+    return replace(settings, rules=kept, problems=(*settings.problems, *problems))

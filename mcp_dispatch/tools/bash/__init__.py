@@ -1,0 +1,1 @@
+"""`Bash`: the process, its background tasks and its result."""

@@ -1,0 +1,111 @@
+"""Starting a command: what bash cannot take, the files it writes to, the variables it sees."""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.processes.child import Child
+from mcp_dispatch.processes.child__errors import CannotStart
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.environment import inherited
+from mcp_dispatch.processes.output_file import Recording
+
+LONGEST_COMMAND = 131_071
+"""Bytes of one argument that Linux takes."""
+
+_PRELUDE = Path(__file__).with_name("bash_prelude.sh")
+_LONGEST_PATH = 65536
+
+
+def refuse_what_bash_cannot_take(command: str) -> None:
+    if "\0" in command:
+        raise Refused(
+            RefusedBy.SEMANTIC, "the command contains a NUL character; a command cannot hold one"
+        )
+    try:
+        size = len(os.fsencode(command))
+    except UnicodeEncodeError as error:
+        raise Refused(
+            RefusedBy.SEMANTIC, "the command contains half a surrogate pair; write the character"
+        ) from error
+    if size > LONGEST_COMMAND:
+        raise Refused(
+            RefusedBy.SEMANTIC,
+            f"the command has {size:,} bytes, more than the {LONGEST_COMMAND:,} the system takes;"
+            " write it to a file with Write and run that",
+        )
+
+
+def open_recording(owner: ExitStack, folder: Path, limit: int, name: str | None) -> Recording:
+    """Where a command's output goes; `owner` closes it. Raises `CannotStart`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        recording = Recording(folder, limit, name=name)
+    except OSError as error:
+        raise CannotStart("bash", f"no file for its output: {error}") from error
+    owner.callback(recording.close)
+    return recording
+
+
+class DirectoryReport:
+    """A file in which a shell notes the directory it ends in; `owner` removes it.
+
+    Raises `CannotStart` where there can be none.
+    """
+
+    def __init__(self, owner: ExitStack, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = NamedTemporaryFile(dir=folder, prefix="cwd-", delete=False)  # noqa: SIM115
+        except OSError as error:
+            raise CannotStart("bash", f"no file for its directory: {error}") from error
+        owner.callback(Path(file.name).unlink, missing_ok=True)
+        owner.callback(file.close)
+        self.path = Path(file.name)
+        self._descriptor = file.fileno()
+
+    def directory(self) -> Path | None:
+        """None where the shell did not say, or named what is no directory any more."""
+        text = os.fsdecode(os.pread(self._descriptor, _LONGEST_PATH, 0)).removesuffix("\n")
+        path = Path(text)
+        return path if path.is_absolute() and path.is_dir() else None
+
+
+def environment(
+    environ: Mapping[str, str], cwd: Path, report: DirectoryReport | None
+) -> dict[str, str]:
+    """The variables DISPATCH_SHELL_* and BASH_ENV are taken out again by the prelude."""
+    env = inherited(environ) | {"CLAUDECODE": "1", "PWD": str(cwd)}
+    if report is None:
+        return env
+    if "BASH_ENV" in env:
+        env["DISPATCH_SHELL_BASH_ENV"] = env["BASH_ENV"]
+    return env | {
+        "BASH_ENV": str(_PRELUDE),
+        "DISPATCH_SHELL_PARENT": str(os.getpid()),
+        "DISPATCH_SHELL_CWD": str(report.path),
+    }
+
+
+async def start(
+    children: Children, command: str, cwd: Path, env: Mapping[str, str], recording: Recording
+) -> Child:
+    """Raises `CannotStart`."""
+    try:
+        child = await children.spawn(
+            ["bash", "--norc", "-c", "--", command],
+            cwd=cwd,
+            env=env,
+            stdout=recording.descriptor,
+            stderr=recording.descriptor,
+        )
+    except CannotStart:
+        recording.abandon()
+        raise
+    recording.handed_over()
+    children.beside(recording.copy)
+    return child

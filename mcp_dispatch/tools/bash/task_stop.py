@@ -1,0 +1,88 @@
+"""TaskStop: ends a command in the background, one of the caller's own."""
+
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.model.tools import (
+    CallContext,
+    Checked,
+    Interrupt,
+    Sharing,
+    ToolResult,
+    error_result,
+    text_result,
+)
+from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.tools.bash.background import BackgroundTasks
+from mcp_dispatch.tools.bash.result__bash_text import headline
+
+OLD_NAMES = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
+"""What the tool was called before, and is still called by."""
+
+_DECLARATION = Declaration(
+    name="TaskStop",
+    title="Stop a background task",
+    description=(
+        "Stops a command that Bash runs in the background, with everything it started.\n"
+        "- Takes the task_id that Bash answered with.\n"
+        "- What it has printed stays in its output file."
+    ),
+    properties={
+        "task_id": {"type": "string", "description": "The ID of the task to stop"},
+        "shell_id": {"type": "string", "description": "Deprecated: use task_id instead"},
+    },
+    required=(),
+    read_only=False,
+    destructive=True,
+    idempotent=True,
+    open_world=False,
+    # At most a few seconds; and a command that has had its TERM is not brought back.
+    interrupt=Interrupt.BLOCK,
+    result_limit=None,
+)
+
+
+class TaskStop(BuiltIn):
+    def __init__(self, tasks: BackgroundTasks) -> None:
+        super().__init__(_DECLARATION)
+        self._tasks = tasks
+
+    def sharing(self, arguments: JsonObject) -> Sharing:
+        """Shared: it touches one process of ours, which no other call is about, so it need not
+        wait until every reader is done."""
+        return Sharing.SHARED
+
+    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+        named = [arguments[key] for key in ("task_id", "shell_id") if key in arguments]
+        if len(named) != 1:
+            given = "both task_id and shell_id" if named else "neither task_id nor shell_id"
+            raise Refused(
+                RefusedBy.SEMANTIC,
+                f"expected one ID, got {given}; give the task_id that Bash answered with",
+            )
+        task_id = str(named[0])
+        if task_id not in {task.id for task in self._tasks.running(context.scope.id)}:
+            raise Refused(RefusedBy.SEMANTIC, self._nothing_to_stop(task_id, context.scope.id))
+        return Checked({"task_id": task_id})
+
+    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
+        task_id = str(arguments["task_id"])
+        task = await self._tasks.stop(context.scope.id, task_id)
+        if task is None:
+            return error_result(self._nothing_to_stop(task_id, context.scope.id))
+        text = f"Stopped task {task}. Its output is in {task.output}"
+        response: JsonObject = {
+            "message": text,
+            "task_id": task.id,
+            "task_type": "local_bash",
+            "command": task.command,
+        }
+        return text_result(text, response=response)
+
+    def _nothing_to_stop(self, task_id: str, scope_id: str) -> str:
+        """The same for every reason: whether others have a task with that id is not told."""
+        running = ", ".join(map(str, self._tasks.running(scope_id)))
+        return (
+            f"no task with the ID {headline(task_id)!r} is running: it has ended, or never was one"
+            f" of yours; {f'running now: {running}' if running else 'none is running now'}"
+        )

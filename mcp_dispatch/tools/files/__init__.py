@@ -1,0 +1,1 @@
+"""`Read`, `Write`, `Edit` and the notebook tool."""

@@ -1,0 +1,62 @@
+"""The file a call is about: the path as it was given, and where it leads."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.model.tools import CallContext
+
+FILE_PATH: Json = {
+    "type": "string",
+    "minLength": 1,
+    "description": "The absolute path of the file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    path: Path
+    real: Path
+
+    @property
+    def key(self) -> str:
+        """The name under which a scope remembers the file."""
+        return str(self.real)
+
+
+def target_of(workspace: Workspace, arguments: JsonObject, context: CallContext) -> Target:
+    """Raises `Refused` where there is no workspace, unless the file is a kept result, and where
+    the path leads elsewhere than when the call was judged."""
+    text = str(arguments["file_path"])
+    if text.endswith(("/", "/.")):
+        raise Refused(
+            RefusedBy.SEMANTIC, f"{text!r} names a directory; give the path of a file in it"
+        )
+    path = workspace.resolve(text, context.scope.cwd)
+    target = Target(path, real_path(path))
+    if not context.scope.delivered(target.key):
+        workspace.require()
+    refuse_unless_judged(target, context)
+    return target
+
+
+def refuse_unless_judged(target: Target, context: CallContext) -> None:
+    """A link that was swapped since the rules spoke leads to a file they said nothing about."""
+    if context.judged is not None and target.real not in context.judged:
+        raise path_changed(str(target.path))
+
+
+def path_changed(path: str) -> Refused:
+    return Refused(
+        RefusedBy.PERMISSION,
+        f"{path} changed while the call was being decided: it leads to another place now."
+        " Call again.",
+    )
+
+
+def with_path(arguments: JsonObject, target: Target) -> JsonObject:
+    """The arguments as rules, hooks and `run` see them."""
+    return {**arguments, "file_path": str(target.path)}

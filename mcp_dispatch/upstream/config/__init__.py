@@ -1,0 +1,1 @@
+"""Which upstream servers there are: entries, files, selection."""

@@ -1,0 +1,183 @@
+"""One entry under `mcpServers` as it is written, and what can be wrong with it, in words."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.upstream.config.model import ConnectionRule, SharingRule
+
+_REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse"})
+_NOT_YET: Final = frozenset({"oauth", "request_timeout_ms", "bareElicitationCapability"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong under `key` of an entry; an empty key means the entry itself."""
+
+    key: str
+    message: str
+
+
+class ToolsEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    include: list[str] | None = None
+    exclude: list[str] = []
+    rename: dict[str, str] = {}
+
+
+class _Entry(BaseModel):
+    """What any server can have. Strict: a number is not taken for a text."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    timeout: int | None = None
+    connect_timeout: int | None = Field(default=None, alias="connectTimeout")
+    idle_timeout: int | None = Field(default=None, alias="idleTimeout", ge=0)
+    sharing: SharingRule = "exclusive"
+    connection: ConnectionRule = "shared"
+    tools: ToolsEntry = ToolsEntry()
+    prefix: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{0,32}$")
+    always_load: bool | None = Field(default=None, alias="alwaysLoad")
+    max_concurrency: int | None = Field(default=None, alias="maxConcurrency", ge=1)
+    restart: bool = True
+    lazy: bool = False
+    disabled: bool = False
+
+
+class StdioEntry(_Entry):
+    command: str = Field(min_length=1)
+    type: Literal["stdio"] = "stdio"
+    args: list[str] = []
+    env: dict[str, str] = {}
+    inherit_env: bool | list[str] = Field(default=[], alias="inheritEnv")
+
+
+class RemoteEntry(_Entry):
+    type: Literal["http", "streamable-http", "sse"]
+    url: str
+    headers: dict[str, str] = {}
+    headers_helper: str | None = Field(default=None, alias="headersHelper", min_length=1)
+
+
+_EXPECTED: Final = {
+    "command": "the program to start",
+    "type": '"stdio", "http" or "sse"',
+    "url": "an address",
+    "headers": "an object of texts",
+    "headersHelper": "a command",
+    "args": "a list of texts",
+    "env": "an object of texts",
+    "timeout": "a whole number of milliseconds",
+    "connectTimeout": "a whole number of milliseconds",
+    "idleTimeout": "a whole number of milliseconds, or 0",
+    "restart": "true or false",
+    "inheritEnv": "true or a list of variable names",
+    "sharing": '"exclusive", "server" or "shared"',
+    "connection": '"shared" or "per-scope"',
+    "tools": 'an object with "include", "exclude" or "rename"',
+    "prefix": "at most 32 letters, digits, '-' and '_'",
+    "alwaysLoad": "true or false",
+    "maxConcurrency": "a whole number over 0",
+    "lazy": "true or false",
+    "disabled": "true or false",
+}
+_EXPECTED_WITHIN: Final = {
+    "args": "a text",
+    "env": "a text",
+    "headers": "a text",
+    "inheritEnv": "the name of a variable",
+    "tools.include": "a list of tool names",
+    "tools.exclude": "a list of tool names",
+    "tools.rename": "an object of tool names",
+}
+# Everything else may hold a secret, or sit where one belongs.
+_SHOWABLE: Final = frozenset(
+    {"type", "sharing", "timeout", "prefix", "alwaysLoad", "maxConcurrency", "lazy", "disabled"}
+    | {"connectTimeout", "idleTimeout", "restart"}
+)
+
+
+def read_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
+    """An entry with an empty address is one that nobody has filled in yet: no server, no fault."""
+    if not isinstance(entry, dict):
+        return (Fault("", f"expected an object, got {kind(entry)}"),)
+    fault = _transport_fault(entry)
+    if fault is not None:
+        return (fault,)
+    remote = entry.get("type") in _REMOTE_TYPES
+    if remote and entry.get("url") == "":
+        return ()
+    try:
+        return (RemoteEntry if remote else StdioEntry).model_validate(entry)
+    except ValidationError as error:
+        return _faults(error)
+
+
+def odd_keys(entry: JsonObject, written: StdioEntry | RemoteEntry) -> tuple[Fault, ...]:
+    """Keys that change nothing, which the person who wrote them should know."""
+    sort = "a stdio" if isinstance(written, StdioEntry) else "a remote"
+    fields = type(written).model_fields.items()
+    known = {field.alias or name for name, field in fields}
+    not_yet = [
+        Fault(key, "is not supported yet and has no effect") for key in entry if key in _NOT_YET
+    ]
+    unknown = [
+        Fault(key, f"is not a key of {sort} server and has no effect")
+        for key in entry
+        if key not in _NOT_YET and key not in known
+    ]
+    return (*not_yet, *unknown)
+
+
+def kind(value: Json) -> str:
+    """What sort of value it is, for messages that must not show the value."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+
+
+def _transport_fault(entry: JsonObject) -> Fault | None:
+    if "type" not in entry and "command" not in entry and "url" in entry:
+        return Fault("", 'has a "url" but no "type"; add "type": "http"')
+    if entry.get("type") == "ws":
+        return Fault("type", "'ws' is not supported; the server is left out")
+    return None
+
+
+def _faults(error: ValidationError) -> tuple[Fault, ...]:
+    """One per wrong key, in the order of the keys."""
+    messages: dict[str, str] = {}
+    for item in error.errors(include_url=False, include_context=False):
+        # For a key of two possible types the path names each type it tried.
+        key = ".".join(str(part) for part in item["loc"] if part not in ("bool", "list[str]"))
+        value = cast(Json, item["input"])
+        got = "nothing" if item["type"] == "missing" else _shown(key, value)
+        wrong = f"expected {_expected(key)}, got {got}"
+        if item["type"] == "extra_forbidden":
+            wrong = 'is not one of "include", "exclude" and "rename"'
+        messages.setdefault(key, f"{wrong}; the server is left out")
+    return tuple(Fault(key, message) for key, message in messages.items())
+
+
+def _expected(key: str) -> str:
+    within = [text for outer, text in _EXPECTED_WITHIN.items() if f"{key}.".startswith(f"{outer}.")]
+    return _EXPECTED.get(key) or " or ".join(within)
+
+
+def _shown(key: str, value: Json) -> str:
+    if key in _SHOWABLE and value is not None:
+        return repr(value)[:40]
+    return "an empty text" if value == "" else kind(value)

@@ -1,0 +1,1 @@
+"""One request to a server, and what the server asks meanwhile."""
