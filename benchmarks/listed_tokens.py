@@ -10,7 +10,7 @@ import anyio
 from mcp_dispatch.app.app import open_app
 from mcp_dispatch.app.options import Options
 from mcp_dispatch.fs.state_dir import StateDirectory
-from mcp_dispatch.registry.deferral__tokens import estimated_tokens
+from mcp_dispatch.registry.deferral import estimated_tokens
 
 TOOLS = 400
 SERVERS = 8

@@ -32,8 +32,7 @@ from benchmarks.listed_tokens import TOOLS, listed_tokens
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
 from mcp_dispatch.search.query import readable
-from mcp_dispatch.search.synonyms import Heard, Lexicon
-from mcp_dispatch.search.synonyms__vocabulary import STOP_WORDS, VOCABULARY
+from mcp_dispatch.search.synonyms import Heard, Lexicon, load_vocabulary
 from mcp_dispatch.search.tokenize import stem, words_of_prose
 from mcp_dispatch.search.weights import STANDARD, Weights
 
@@ -144,7 +143,8 @@ class AttestedLexicon(Lexicon):
     """The vocabulary, deaf to every word that was not heard for the same notion before."""
 
     def __init__(self, asked: Sequence[Query]) -> None:
-        super().__init__(VOCABULARY, frozenset(STOP_WORDS.split()))
+        vocabulary, stop_words = load_vocabulary()
+        super().__init__(vocabulary, frozenset(stop_words.split()))
         self._attested: set[tuple[int, tuple[str, ...]]] = set()
         for query in asked:
             stems = [stem(word) for word in words_of_prose(readable(query.text))]

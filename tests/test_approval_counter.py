@@ -19,7 +19,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp_dispatch.approval.peer_check import Peer, peer_of, why_unfit
 from mcp_dispatch.approval.pending import Desk
 from mcp_dispatch.approval.socket_client import Unreachable, line_to
-from mcp_dispatch.approval.socket_protocol__sockets import (
+from mcp_dispatch.approval.socket_protocol import (
     new_socket,
     remove_stale,
     server_of,

@@ -6,8 +6,7 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from mcp_dispatch.approval.approver import Approver, AskFallback
-from mcp_dispatch.approval.approver__waiting import HEARTBEAT, telling_that_we_wait
+from mcp_dispatch.approval.approver import HEARTBEAT, Approver, AskFallback, telling_that_we_wait
 from mcp_dispatch.approval.pending import MOST_LEFT, OPEN_SECONDS, Desk
 from mcp_dispatch.model.approval import Approved, Declined, Extent, LeftWithClient, Offer, Question
 from mcp_dispatch.model.json import JsonObject

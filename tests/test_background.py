@@ -26,8 +26,7 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.tools.bash.background import BackgroundTasks, Job, Task
-from mcp_dispatch.tools.bash.background__bash_background import may_move
+from mcp_dispatch.tools.bash.background import BackgroundTasks, Job, Task, may_move
 from mcp_dispatch.tools.bash.bash import Bash
 from mcp_dispatch.tools.files.read import Read
 from tests.stand_ins import PlainScope

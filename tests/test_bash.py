@@ -18,13 +18,14 @@ from mcp_dispatch.model.tools import (
     FileDelivered,
     FileSeen,
     Interrupt,
+    Replacement,
     Sharing,
     Tool,
     ToolResult,
+    Why,
     error_result,
     no_progress,
 )
-from mcp_dispatch.model.tools__results import Replacement, Why
 from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.store import ResultStore

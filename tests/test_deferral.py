@@ -12,9 +12,8 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import CALL_TOOL, TOOL_SEARCH, rule_name
 from mcp_dispatch.model.tools import Tool
 from mcp_dispatch.registry.announcement import ROOM, Announcement, contents
-from mcp_dispatch.registry.deferral import Deferral, Mode, Terms
-from mcp_dispatch.registry.deferral__tokens import estimated_tokens
-from mcp_dispatch.registry.listing__shelf import Shelf
+from mcp_dispatch.registry.deferral import Deferral, Mode, Terms, estimated_tokens
+from mcp_dispatch.registry.listing import Shelf
 from mcp_dispatch.registry.names import Naming, exposed_name
 from tests.stand_ins import RecordingTool
 

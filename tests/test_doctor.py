@@ -18,8 +18,7 @@ from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.settings.layers import own_file
 from mcp_dispatch.settings.problems import Severity
 from mcp_dispatch.settings.settings import Settings
-from mcp_dispatch.upstream.cache import Memory
-from mcp_dispatch.upstream.cache__dossier import Dossier
+from mcp_dispatch.upstream.cache import Dossier, Memory
 from mcp_dispatch.upstream.config.load import file_entries
 from mcp_dispatch.upstream.config.select import ServerFile, choose_servers
 from mcp_dispatch.upstream.pagination import Listing

@@ -19,9 +19,8 @@ from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import Interrupt, Sharing, ToolResult
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.tools.search.grep import Grep
-from mcp_dispatch.tools.search.ripgrep__ripgrep_binary import find_ripgrep
-from mcp_dispatch.tools.search.ripgrep_json import LineReader
-from mcp_dispatch.tools.search.ripgrep_json__ripgrep_output import CountReader, FileReader
+from mcp_dispatch.tools.search.ripgrep import find_ripgrep
+from mcp_dispatch.tools.search.ripgrep_json import CountReader, FileReader, LineReader
 from mcp_dispatch.tools.search.ripgrep_request import options, request_of
 from mcp_dispatch.tools.search.root import Place, Sight
 from tests.file_scope import FileScope, error_of, text_of

@@ -9,8 +9,7 @@ from anyio.abc import ByteStream
 
 from mcp_dispatch.hooks.actions import HttpPost
 from mcp_dispatch.hooks.output import Failure, Printed
-from mcp_dispatch.hooks.runners.http import LARGEST_ANSWER, HttpLimits, HttpRunner
-from mcp_dispatch.hooks.runners.http__urls import AllowedUrls
+from mcp_dispatch.hooks.runners.http import LARGEST_ANSWER, AllowedUrls, HttpLimits, HttpRunner
 from tests.web_server import Script, Server, answer, redirect, serving
 
 DOCUMENT = b'{"tool_name":"Bash"}\n'

@@ -40,12 +40,13 @@ from mcp_dispatch.model.tools import (
     CallContext,
     Checked,
     Interrupt,
+    Replacement,
     Sharing,
     ToolResult,
     Validator,
+    Why,
     text_result,
 )
-from mcp_dispatch.model.tools__results import Replacement, Why
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and limits are POSIX")
 CALL = ToolCall("call-1", "toolu_1", "read_file", {"path": "/a"})

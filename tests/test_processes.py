@@ -15,8 +15,7 @@ import pytest
 from anyio.abc import ByteReceiveStream
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.child import Child
-from mcp_dispatch.processes.child__errors import CannotStart
+from mcp_dispatch.processes.child import CannotStart, Child
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.environment import baseline, inherited
 from mcp_dispatch.processes.output_file import Recording

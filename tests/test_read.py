@@ -17,8 +17,7 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import FileRead, FileSeen, Interrupt, Sharing, Tool
 from mcp_dispatch.tools.files.read import Read, bounds_of
 from mcp_dispatch.tools.files.target import Target
-from mcp_dispatch.tools.files.text_page import Page, Stop, read_page
-from mcp_dispatch.tools.files.text_page__window import Bounds, Window
+from mcp_dispatch.tools.files.text_page import Bounds, Page, Stop, Window, read_page
 from tests.file_scope import FileScope, call, error_of, text_of
 
 

@@ -14,8 +14,7 @@ from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.tools import Tool
 from mcp_dispatch.tools.files.edit import Edit
-from mcp_dispatch.tools.files.notebook import NOTEBOOK_LIMIT
-from mcp_dispatch.tools.files.notebook__notebook_view import MOST_IMAGES
+from mcp_dispatch.tools.files.notebook import MOST_IMAGES, NOTEBOOK_LIMIT
 from mcp_dispatch.tools.files.read import Read
 from mcp_dispatch.tools.files.write import Write
 from tests.file_scope import FileScope, call, error_of, text_of

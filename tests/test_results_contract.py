@@ -3,14 +3,16 @@
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.output_schema import conforming, told_as_text, with_notes
-from mcp_dispatch.results.output_schema__reference import (
+from mcp_dispatch.results.output_schema import (
     ORIGINAL_AT,
     REFERENCE,
     admitting,
+    conforming,
     reference,
+    told_as_text,
+    with_notes,
 )
-from mcp_dispatch.schema.refs__rebase import rebased
+from mcp_dispatch.schema.refs import rebased
 from mcp_dispatch.schema.validator import CompiledSchema, compile_schema
 
 OPEN: JsonObject = {

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_dispatch.results.limits import Limit, Limits
-from mcp_dispatch.results.limits__budget import BATCH_CHARS, Budget, to_replace
+from mcp_dispatch.results.limits import BATCH_CHARS, Budget, Limit, Limits, to_replace
 from tests.stand_ins import RecordingTool
 
 BASH = RecordingTool("Bash", result_limit=30_000)

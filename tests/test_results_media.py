@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools__results import Replacement, Why
+from mcp_dispatch.model.tools import Replacement, Why
 from mcp_dispatch.results.fit import Fitted, fit
 from mcp_dispatch.results.size import blocks_of
 from mcp_dispatch.results.store import ResultStore

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools__results import Replacement, Why
+from mcp_dispatch.model.tools import Replacement, Why
 from mcp_dispatch.results.fit import Fitted, fit
 from mcp_dispatch.results.markers import harmless, harmless_result
 from mcp_dispatch.results.size import blocks_of, measure

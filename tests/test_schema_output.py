@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.output_schema__reference import ORIGINAL_AT, admitting
-from mcp_dispatch.schema.definition__output import usable_output_schema
+from mcp_dispatch.results.output_schema import ORIGINAL_AT, admitting
+from mcp_dispatch.schema.definition import usable_output_schema
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.js_regex import NotJavaScript, check_pattern
-from mcp_dispatch.schema.refs__rebase import rebased
+from mcp_dispatch.schema.refs import rebased
 from mcp_dispatch.schema.validator import compile_schema
 from tests.typescript_client import node
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
 from mcp_dispatch.search.suggestions import remarks
-from mcp_dispatch.search.synonyms__vocabulary import VOCABULARY
+from mcp_dispatch.search.synonyms import load_vocabulary
 
 SUBJECTS = {
     "weather in Paris": ("get_weather", "Current weather of a city"),
@@ -19,7 +19,7 @@ SUBJECTS = {
     "play some music": ("play_music", "Play a song or an album"),
     "book a hotel": ("search_hotels", "Find hotels and their prices"),
 }
-EVERY_WORD = VOCABULARY.replace("|", " ").replace("_", " ")
+EVERY_WORD = load_vocabulary()[0].replace("|", " ").replace("_", " ")
 
 
 def honest() -> list[Entry]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_dispatch.search.query_terms__spelling import corrected
+from mcp_dispatch.search.query_terms import corrected
 from mcp_dispatch.search.tokenize import stem, words_of_name, words_of_prose
 
 

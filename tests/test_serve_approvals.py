@@ -15,7 +15,7 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from mcp_dispatch.approval.socket_client import Line, line_to
-from mcp_dispatch.approval.socket_protocol__sockets import sockets_in
+from mcp_dispatch.approval.socket_protocol import sockets_in
 from mcp_dispatch.model.approval import Declined
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.json import Json, JsonObject

@@ -17,9 +17,9 @@ from mcp_dispatch.settings.models import (
     DispatchSettings,
     NamingSettings,
     PermissionMode,
+    limit_from,
     settings_json_schema,
 )
-from mcp_dispatch.settings.models__concurrency import limit_from
 from mcp_dispatch.settings.problems import Problem, Severity
 from mcp_dispatch.settings.settings import (
     FileState,

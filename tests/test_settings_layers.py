@@ -24,8 +24,7 @@ from mcp_dispatch.settings.layers import (
 )
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.read_file import Shelf
-from mcp_dispatch.settings.settings import FileState, Settings, load
-from mcp_dispatch.settings.settings__files import SettingsFiles
+from mcp_dispatch.settings.settings import FileState, Settings, SettingsFiles, load
 
 EVERYTHING = frozenset({"hooks", "env", "mcpServers"})
 

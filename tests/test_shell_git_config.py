@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.shell.analyze__read_only import is_read_only
+from mcp_dispatch.shell.analyze import is_read_only
 from mcp_dispatch.shell.git_config import names_no_program
 
 

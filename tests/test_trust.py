@@ -18,8 +18,7 @@ from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.settings.env_names import refused_to_workspaces
 from mcp_dispatch.settings.layers import Sources, own_file
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings
-from mcp_dispatch.settings.settings__files import SettingsFiles
+from mcp_dispatch.settings.settings import Settings, SettingsFiles
 from mcp_dispatch.settings.trust import Trust, record_path
 
 GUARD: dict[str, Any] = {

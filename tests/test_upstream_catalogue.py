@@ -22,8 +22,7 @@ from mcp_dispatch.processes.children import Children
 from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.upstream.config.model import Launch, ServerConfig
-from mcp_dispatch.upstream.lifecycle import State
-from mcp_dispatch.upstream.lifecycle__timing import Timing
+from mcp_dispatch.upstream.lifecycle import State, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import offer_of
 from mcp_dispatch.upstream.transports.open import Place

@@ -16,7 +16,7 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
-from mcp_dispatch.upstream.handshake__hop import CARRIED
+from mcp_dispatch.upstream.handshake import CARRIED
 from tests.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
 from tests.upstreams.support import Session, arrival, connection_to, raw_server, received
 

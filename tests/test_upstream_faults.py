@@ -11,11 +11,10 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.backoff__circuit import Circuit, Tolerance
+from mcp_dispatch.upstream.backoff import Circuit, Tolerance
 from mcp_dispatch.upstream.config.model import Address, Launch, ServerConfig
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.lifecycle import State
-from mcp_dispatch.upstream.lifecycle__timing import Timing
+from mcp_dispatch.upstream.lifecycle import State, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.upstreams.raw import VENDOR_RESULT
 from tests.upstreams.support import (

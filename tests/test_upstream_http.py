@@ -12,7 +12,7 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.backoff__circuit import Tolerance
+from mcp_dispatch.upstream.backoff import Tolerance
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.lifecycle import State
 from mcp_dispatch.upstream.supervisor import Supervisor

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.cache import Known, Memory, PastChange
-from mcp_dispatch.upstream.cache__dossier import Dossier
+from mcp_dispatch.upstream.cache import Dossier, Known, Memory, PastChange
 from mcp_dispatch.upstream.config.model import Launch, ServerConfig
 from mcp_dispatch.upstream.definition_diff import Change
 from mcp_dispatch.upstream.pagination import Listing

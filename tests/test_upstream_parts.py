@@ -8,7 +8,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.pagination import MOST_PAGES, MOST_TOOLS, Listing, read_pages
 from mcp_dispatch.upstream.requests.progress import ProgressQueue
-from mcp_dispatch.upstream.transports.process__stderr_log import StderrLog
+from mcp_dispatch.upstream.transports.process import StderrLog
 
 
 def test_waits_double_to_the_longest_and_never_overflow() -> None:

@@ -14,7 +14,7 @@ from mcp_dispatch.upstream.aggregator import fits
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.requests.relay import Notice, Relay
 from mcp_dispatch.upstream.requests.request import MOST_QUESTIONS, Answer, Beside, Errand, resume
-from mcp_dispatch.upstream.requests.send__rounds import drive
+from mcp_dispatch.upstream.requests.send import drive
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.config.model import ServerConfig, ToolChoice
-from mcp_dispatch.upstream.lifecycle__timing import Timing
+from mcp_dispatch.upstream.lifecycle import Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, offer_of
 from mcp_dispatch.upstream.transports.open import Place

@@ -38,10 +38,8 @@ from mcp_dispatch.settings.layers import (
     own_file,
     user_config_dir,
 )
-from mcp_dispatch.settings.models import HttpSettings
-from mcp_dispatch.settings.models__concurrency import limit_from
-from mcp_dispatch.settings.settings import RuleText, Settings
-from mcp_dispatch.settings.settings__files import SettingsFiles
+from mcp_dispatch.settings.models import HttpSettings, limit_from
+from mcp_dispatch.settings.settings import RuleText, Settings, SettingsFiles
 from mcp_dispatch.settings.stale_approvals import outdated, without
 from mcp_dispatch.settings.watch import Watch
 from mcp_dispatch.tools.bash.background import BackgroundTasks
@@ -55,8 +53,7 @@ from mcp_dispatch.upstream.requests.relay import OnNotice
 from mcp_dispatch.upstream.sanitize import visible
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import HeldBack
-from mcp_dispatch.upstream.upstreams import Upstreams
-from mcp_dispatch.upstream.upstreams__catalogue import Catalogue
+from mcp_dispatch.upstream.upstreams import Catalogue, Upstreams
 
 logger = logging.getLogger(__name__)
 

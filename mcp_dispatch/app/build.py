@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcp_dispatch.fs.workspace import Workspace
-from mcp_dispatch.hooks.runners.http import HttpLimits
-from mcp_dispatch.hooks.runners.http__urls import AllowedUrls
+from mcp_dispatch.hooks.runners.http import AllowedUrls, HttpLimits
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.pipeline.batch import Batching, SiblingAbort
 from mcp_dispatch.policy.rules.lint import BUILT_INS

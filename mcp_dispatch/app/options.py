@@ -11,7 +11,7 @@ from mcp_dispatch.approval.approver import COMMAND, AskFallback
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.settings.layers import MANAGED_DIR, claude_config_dir, sources_from
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings__files import SettingsFiles
+from mcp_dispatch.settings.settings import SettingsFiles
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,14 @@
 """The chain of approvers: the MCP client itself, a terminal that is attached, then the fallback of
 this registration. Only who cannot be asked is passed over."""
 
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from enum import Enum
+from typing import Final
 
-from mcp_dispatch.approval.approver__waiting import DEFAULT_TIMEOUT, telling_that_we_wait
+import anyio
+
 from mcp_dispatch.approval.form import read_answer
 from mcp_dispatch.approval.pending import OPEN_SECONDS, Desk, Remember
 from mcp_dispatch.approval.remember import NOWHERE, AlwaysAllowed
@@ -17,6 +22,34 @@ from mcp_dispatch.model.approval import (
     Reply,
 )
 from mcp_dispatch.model.calls import Answered
+from mcp_dispatch.model.tools import Progress, no_progress
+
+DEFAULT_TIMEOUT: Final = 50.0
+"""Seconds. Common clients give up on a call at 60."""
+
+HEARTBEAT: Final = 5.0
+
+
+@asynccontextmanager
+async def telling_that_we_wait(
+    progress: Progress, every: float = HEARTBEAT
+) -> AsyncGenerator[None, None]:
+    if progress is no_progress:
+        yield
+        return
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_beat, progress, every)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _beat(progress: Progress, every: float) -> None:
+    started = time.monotonic()
+    while True:
+        await anyio.sleep(every)
+        waited = round(time.monotonic() - started)
+        await progress({"progress": waited, "message": "waiting for approval"})
+
 
 COMMAND = "mcp-dispatch approvals"
 

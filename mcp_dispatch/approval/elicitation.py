@@ -8,7 +8,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from mcp_dispatch.approval.approver__waiting import DEFAULT_TIMEOUT, telling_that_we_wait
+from mcp_dispatch.approval.approver import DEFAULT_TIMEOUT, telling_that_we_wait
 from mcp_dispatch.approval.form import elicitation, read_answer
 from mcp_dispatch.model.approval import (
     Approved,

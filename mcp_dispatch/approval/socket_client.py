@@ -10,8 +10,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_dispatch.approval.peer_check import CannotTell, peer_of, why_unfit
-from mcp_dispatch.approval.socket_protocol import Told, heard
-from mcp_dispatch.approval.socket_protocol__sockets import LONGEST_LINE, server_of, short_path
+from mcp_dispatch.approval.socket_protocol import LONGEST_LINE, Told, heard, server_of, short_path
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import decode, encode
 

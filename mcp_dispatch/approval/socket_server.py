@@ -16,13 +16,13 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp_dispatch.approval.form import refusal
 from mcp_dispatch.approval.peer_check import CannotTell, Peer, peer_of, why_unfit
 from mcp_dispatch.approval.pending import Desk
-from mcp_dispatch.approval.socket_protocol import tell
-from mcp_dispatch.approval.socket_protocol__sockets import (
+from mcp_dispatch.approval.socket_protocol import (
     LONGEST_LINE,
     new_socket,
     remove_stale,
     servers_in,
     short_path,
+    tell,
 )
 from mcp_dispatch.model.approval import Approved, Declined, Extent
 from mcp_dispatch.model.json import Json, JsonObject

@@ -15,8 +15,7 @@ from mcp_dispatch.cli.schema import schema
 from mcp_dispatch.cli.search import search
 from mcp_dispatch.cli.serve import serve
 from mcp_dispatch.cli.tools import tools
-from mcp_dispatch.cli.trust import trust
-from mcp_dispatch.cli.trust__untrust import untrust
+from mcp_dispatch.cli.trust import trust, untrust
 from mcp_dispatch.demo.demo import demo
 
 app = typer.Typer(

@@ -14,8 +14,9 @@ from mcp_dispatch.cli.flags import (
     SettingsFlag,
     StateDirFlag,
     WorkspaceFlag,
+    look,
+    wrong,
 )
-from mcp_dispatch.cli.flags__started import look, wrong
 from mcp_dispatch.cli.trust import refuse_to_models
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ async def _make(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
 def _show(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
     """What was answered to standard output, what went wrong to standard error. The exit code."""
     from mcp_dispatch.library.anthropic_blocks import told
-    from mcp_dispatch.model.outcome__wording import for_people
+    from mcp_dispatch.model.outcome import for_people
 
     text, failed = told(tool, outcome)
     if as_json:

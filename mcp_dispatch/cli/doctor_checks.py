@@ -6,27 +6,83 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from platformdirs import user_state_dir
 
 from mcp_dispatch import __version__
-from mcp_dispatch.cli.doctor_checks__checkup_servers import of_catalogue, of_programs
 from mcp_dispatch.fs.safe_open import CannotUse
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.model.errors import Refused, StartError
+from mcp_dispatch.model.names import rule_name
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.conditions import Conditions
 from mcp_dispatch.policy.rules.examples import failures
+from mcp_dispatch.policy.rules.lint import BUILT_INS
+from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name
 from mcp_dispatch.settings.layers import MANAGED_DIR, sources_from
-from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.models import NamingSettings, PermissionMode
 from mcp_dispatch.settings.problems import Problem, Severity
-from mcp_dispatch.settings.settings import FileState, Settings
-from mcp_dispatch.settings.settings__files import SettingsFiles
-from mcp_dispatch.tools.search.ripgrep__ripgrep_binary import find_ripgrep
+from mcp_dispatch.settings.settings import FileState, Settings, SettingsFiles
+from mcp_dispatch.tools.search.ripgrep import find_ripgrep
+from mcp_dispatch.upstream.cache import Known, Memory
+from mcp_dispatch.upstream.config.model import Launch, ServerConfig
 from mcp_dispatch.upstream.config.select import ServerFile, ServerFiles, choose_servers
+from mcp_dispatch.upstream.sanitize import one_line
+from mcp_dispatch.upstream.transports.process import child_environment
+
+
+def of_programs(
+    servers: Sequence[ServerConfig], environ: Mapping[str, str], root: Path | None
+) -> Iterator[str]:
+    """Programs that cannot be started."""
+    for server in servers:
+        if isinstance(server.reach, Launch) and not server.disabled:
+            path = child_environment(server.reach, environ).get("PATH", "")
+            command = server.reach.command
+            place = str((root or Path.cwd()) / command) if "/" in command else command
+            if shutil.which(place, path=path) is None:
+                yield (
+                    f"{server.file}: mcpServers.{server.name}.command: no program {command!r} can "
+                    "be found; install it, or name it by its whole path"
+                )
+
+
+def of_catalogue(
+    servers: Sequence[ServerConfig], state_dir: Path, naming: NamingSettings
+) -> Iterator[str]:
+    """What is known of them from before: failures, changed definitions, names that are taken."""
+    memory = Memory(state_dir / "catalogue")
+    found = [(server, memory.recall(server.key) or Known()) for server in servers]
+    for server, known in found:
+        if known.problem is not None:
+            log = state_dir / "logs" / f"{server.name}.stderr.log"
+            yield f"server {server.name}: when it was last tried it {known.problem}; see {log}"
+        for change in known.changes:
+            day = datetime.fromtimestamp(change.at, UTC).strftime("%Y-%m-%d")
+            what = "; ".join(map(one_line, change.what))
+            yield f"server {server.name}: {one_line(change.tool)} changed on {day}: {what}"
+        for tool, reason in known.refused:
+            yield f"server {server.name}: {one_line(tool)} is held back: its inputSchema {reason}"
+    yield from _losers(found, naming)
+
+
+def _losers(found: Sequence[tuple[ServerConfig, Known]], settings: NamingSettings) -> Iterator[str]:
+    naming = Naming(NamingStyle(settings.style), settings.max_length, BUILT_INS)
+    owners: dict[str, str] = {}
+    for server, known in found:
+        for name in sorted(str(tool.get("name")) for tool in known.tools):
+            exposed = exposed_name(
+                server.name, server.tools.rename.get(name, name), naming, server.prefix
+            )
+            rule = rule_name(server.name, name)
+            owner = owners.setdefault(exposed, rule)
+            if owner != rule:
+                yield f"{rule} is not listed: {owner} has the name {exposed}; call it as {rule}"
+
 
 _SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 

@@ -18,8 +18,7 @@ from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.examples import Failed, failures
 from mcp_dispatch.settings.layers import sources_from
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings
-from mcp_dispatch.settings.settings__files import SettingsFiles
+from mcp_dispatch.settings.settings import Settings, SettingsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -149,7 +149,7 @@ def _retention(settings: list[Path] | None) -> "Retention":
     from mcp_dispatch.model.errors import ConfigError
     from mcp_dispatch.results.retention import Retention
     from mcp_dispatch.settings.layers import sources_from
-    from mcp_dispatch.settings.settings__files import SettingsFiles
+    from mcp_dispatch.settings.settings import SettingsFiles
 
     try:
         read = SettingsFiles(sources_from(os.environ, settings or ())).read(None)

@@ -44,7 +44,7 @@ def search(
     nothing was found.
     """
     from mcp_dispatch.app.options import Options
-    from mcp_dispatch.cli.flags__started import look
+    from mcp_dispatch.cli.flags import look
 
     options = Options(
         workspace=workspace,

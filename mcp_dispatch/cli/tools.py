@@ -42,7 +42,7 @@ def tools(
     lazy ones, and all with --offline, are shown as they were last known. Tokens are estimated.
     """
     from mcp_dispatch.app.options import Options
-    from mcp_dispatch.cli.flags__started import look
+    from mcp_dispatch.cli.flags import look
 
     options = Options(
         workspace=workspace,
@@ -140,7 +140,7 @@ def _total(seen: "Overview") -> str:
 
 def _one(seen: "Overview", name: str) -> str:
     from mcp_dispatch.cli.explanation import wrapped
-    from mcp_dispatch.cli.flags__started import wrong
+    from mcp_dispatch.cli.flags import wrong
 
     found = [source for source in seen.sources if (source.server or _OWN) == name]
     if not found:

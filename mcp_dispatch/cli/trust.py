@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcp_dispatch.settings.trust import Standing
     from mcp_dispatch.settings.trust_survey import Entry, Survey
 
+
 WIDTH = 78
 
 WorkspaceArgument = Annotated[
@@ -39,7 +40,7 @@ def trust(
     until you have run this again.
     """
     from mcp_dispatch.settings.layers import own_file, sources_from
-    from mcp_dispatch.settings.settings__files import survey_layers, workspace_layers
+    from mcp_dispatch.settings.settings import survey_layers, workspace_layers
     from mcp_dispatch.settings.trust import confirmed, read_record, standing, write_record
 
     refuse_to_models("trust")
@@ -174,3 +175,28 @@ def _wrapped(text: str, indent: str) -> str:
         replace_whitespace=False,
         drop_whitespace=False,
     )
+
+
+def untrust(directory: WorkspaceArgument) -> None:
+    """Take back the trust in a workspace. Its deny and ask rules still hold."""
+    from mcp_dispatch.settings.layers import user_config_dir
+    from mcp_dispatch.settings.trust import remove_record
+
+    refuse_to_models("untrust")
+    root = _real(directory)
+    try:
+        was_trusted = remove_record(user_config_dir(os.environ), root)
+    except OSError as error:
+        fail(f"cannot take back the trust in {root}: {error.strerror}")
+    if was_trusted:
+        print(f"{plain(str(root))} is no longer trusted.")
+    else:
+        print(f"{plain(str(root))} was not trusted.")
+
+
+def _real(directory: Path) -> Path:
+    """The directory may be gone already: what remains of its path is taken as it is."""
+    try:
+        return directory.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        fail(f"{directory}: {error}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from mcp_dispatch.model.text__text import shown
+from mcp_dispatch.model.text import shown
 
 DEFAULT_SECONDS: Final = 600.0
 

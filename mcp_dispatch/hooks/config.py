@@ -11,7 +11,7 @@ from mcp_dispatch.hooks.events import NEVER_HERE, OF_ONE_CALL, WITHOUT_MATCHER, 
 from mcp_dispatch.hooks.matcher import EveryTool, Fit, Matcher, Unreadable, read_matcher
 from mcp_dispatch.model.decision import Origin
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.problems__report import Report, value_shown
+from mcp_dispatch.settings.problems import Report, value_shown
 
 _GROUP_KEYS: Final = frozenset({"matcher", "hooks"})
 

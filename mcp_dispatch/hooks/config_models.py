@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Va
 
 from mcp_dispatch.hooks.actions import Action, Command, HttpPost, UpstreamCall
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.problems__report import Report, value_shown
+from mcp_dispatch.settings.problems import Report, value_shown
 
 
 def _startable(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
@@ -11,16 +11,71 @@ import anyio
 
 from mcp_dispatch.hooks.actions import Command, HttpPost, UpstreamCall
 from mcp_dispatch.hooks.config import Hook, Matched
-from mcp_dispatch.hooks.engine__records import cancelled, records_of, summary
 from mcp_dispatch.hooks.events import Event, hook_name
 from mcp_dispatch.hooks.merge import Spoken, framed_context, heeded
 from mcp_dispatch.hooks.output import Failure, HookAnswer, Printed, read_answer
 from mcp_dispatch.hooks.runners.command import CommandRunner
 from mcp_dispatch.hooks.runners.http import HttpRunner
 from mcp_dispatch.hooks.runners.mcp_tool import UpstreamRunner
-from mcp_dispatch.model.hook_context import Circumstances
-from mcp_dispatch.model.text__text import LONGEST_TEXT, first_line, visible
+from mcp_dispatch.model.hook_context import Circumstances, HookEvent, HookRecord
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.text import LONGEST_TEXT, escape_unprintable, first_line
 from mcp_dispatch.processes.children import Children
+
+
+def records_of(name: str, spoken: Spoken) -> Iterator[HookRecord]:
+    """One line for each thing that a hook did, in the order in which it matters."""
+    answer, hook = spoken.answer, spoken.hook
+    if answer.failure is not None and answer.failure.timed_out:
+        yield cancelled(name, hook, answer.failure.message)
+    elif answer.failure is not None:
+        yield HookRecord(HookEvent.ERROR, name, {**_who(hook), "error": answer.failure.message})
+    if answer.effect is not None:
+        decided: JsonObject = {"decision": answer.effect.name.lower(), "reason": answer.reason}
+        yield HookRecord(HookEvent.PERMISSION_DECISION, name, {**_who(hook), **decided})
+    if answer.context:
+        yield HookRecord(
+            HookEvent.ADDITIONAL_CONTEXT, name, {**_who(hook), "content": answer.context}
+        )
+    if answer.stopped is not None:
+        yield HookRecord(
+            HookEvent.STOPPED_CONTINUATION, name, {**_who(hook), "message": answer.stopped}
+        )
+
+
+def cancelled(name: str, hook: Hook, why: str) -> HookRecord:
+    return HookRecord(HookEvent.CANCELLED, name, {**_who(hook), "reason": why})
+
+
+def summary(name: str, spoken: Sequence[Spoken], seconds: float) -> HookRecord:
+    stops = [each.answer.stopped for each in spoken if each.answer.stopped is not None]
+    details: JsonObject = {
+        "count": len(spoken),
+        "infos": [f"{each.hook.action.label}: {_info(each)}" for each in spoken],
+        "errors": [
+            f"{each.hook.action.label}: {each.answer.failure.message}"
+            for each in spoken
+            if each.answer.failure is not None
+        ],
+        "prevented_continuation": bool(stops),
+        "stop_reason": "; ".join(stops),
+        "seconds": round(seconds, 6),
+    }
+    return HookRecord(HookEvent.SUMMARY, name, details)
+
+
+def _who(hook: Hook) -> JsonObject:
+    return {"command": hook.action.label, "file": str(hook.file)}
+
+
+def _info(spoken: Spoken) -> str:
+    answer = spoken.answer
+    if answer.message:
+        return answer.message
+    if answer.effect is not None:
+        return answer.effect.name.lower()
+    return "failed" if answer.failure is not None else "ok"
+
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +133,7 @@ class Engine:
     async def _listen(self, matched: Matched, occasion: Occasion) -> Spoken:
         hook, outlets = matched.hook, occasion.circumstances.outlets
         if hook.action.status:
-            await outlets.status(visible(hook.action.status))
+            await outlets.status(escape_unprintable(hook.action.status))
         try:
             answer = await self._answer(hook, occasion)
         except anyio.get_cancelled_exc_class():
@@ -134,4 +189,6 @@ def _log(name: str, spoken: Spoken) -> None:
 
 
 def _say(level: int, name: str, hook: Hook, what: str) -> None:
-    logger.log(level, "%s [%s]: %s", visible(name), hook.action.label, visible(what))
+    logger.log(
+        level, "%s [%s]: %s", escape_unprintable(name), hook.action.label, escape_unprintable(what)
+    )

@@ -41,7 +41,7 @@ from mcp_dispatch.model.calls import Afterword, BatchedCall, CheckedCall, Execut
 from mcp_dispatch.model.decision import Effect, Tier, Vote
 from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.text__text import visible
+from mcp_dispatch.model.text import escape_unprintable
 from mcp_dispatch.processes.children import Children
 
 logger = logging.getLogger(__name__)
@@ -283,7 +283,9 @@ class Hooks:
         try:
             occasion = Occasion(event, about, document(), circumstances)
         except Untellable as error:
-            logger.error("%s hooks do not run: %s", visible(hook_name(event, about)), error)
+            logger.error(
+                "%s hooks do not run: %s", escape_unprintable(hook_name(event, about)), error
+            )
             return []
         return await self._engine.hear(matching, occasion)
 
@@ -314,5 +316,7 @@ def _replacing_only_upstreams(said: Afterword, executed: Executed) -> Afterword:
     why = (
         "a failure stays what it is" if tool.server else "a built-in's output can only be added to"
     )
-    logger.warning("%s: updatedToolOutput has no effect: %s", visible(tool.rule_name), why)
+    logger.warning(
+        "%s: updatedToolOutput has no effect: %s", escape_unprintable(tool.rule_name), why
+    )
     return replace(said, output=None)

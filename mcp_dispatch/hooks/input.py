@@ -7,7 +7,7 @@ from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.model.calls import BatchedCall, CheckedCall, Executed
 from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text__text import cut_in_the_middle
+from mcp_dispatch.model.text import cut_in_the_middle
 from mcp_dispatch.model.tools import ToolResult
 
 # Our name of a field, and the protocol's.

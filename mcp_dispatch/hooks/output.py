@@ -20,7 +20,7 @@ from mcp_dispatch.hooks.output_models import (
 from mcp_dispatch.model.calls import NewOutput
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text__text import capped, first_line, shown
+from mcp_dispatch.model.text import capped, first_line, shown
 
 _BLOCKS: Final = 2
 _EFFECTS: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from mcp_dispatch.hooks.events import Event
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.model.text__text import shown
+from mcp_dispatch.model.text import shown
 
 _T = TypeVar("_T")
 

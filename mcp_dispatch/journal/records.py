@@ -8,6 +8,7 @@ from mcp_dispatch.journal.redact.redact import redact, redact_text
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.client import Unfinished
 from mcp_dispatch.model.decision import Decision
+from mcp_dispatch.model.hook_context import HookRecord
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.names import CALL_TOOL
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
@@ -151,3 +152,15 @@ def _decided(decision: Decision) -> JsonObject:
 
 def _told(message: str) -> str:
     return redact_text(message, _LONGEST_TEXT)
+
+
+def hook_entry(record: HookRecord, *, scope: str, call: str | None, now: float) -> JsonObject:
+    """One line of the journal, secrets redacted. `now` is in seconds since the epoch."""
+    return {
+        "time": rfc3339(now),
+        "scope": scope,
+        **({} if call is None else {"call": call}),
+        "event": record.event.value,
+        "hook": redact_text(record.hook, _LONGEST_NAME),
+        "details": redact(record.details, _LONGEST_TEXT, _MOST_TEXT),
+    }

@@ -6,8 +6,14 @@ from typing import cast
 
 from mcp_dispatch.model.calls import Completed, Outcome
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
-from mcp_dispatch.model.outcome__wording import cancelled_text, error_text
+from mcp_dispatch.model.outcome import (
+    Cancelled,
+    ProtocolError,
+    Refusal,
+    Suspended,
+    cancelled_text,
+    error_text,
+)
 
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What the API takes."""

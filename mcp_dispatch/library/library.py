@@ -2,14 +2,20 @@
 
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import cast
 
+import anyio
 from anyio.abc import TaskGroup
 
+from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.options import Options
+from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.library.anthropic_blocks import definition_block, is_tool_use, result_block
 from mcp_dispatch.model.approval import Approved, Declined, NobodyToAsk, Question, Reply
 from mcp_dispatch.model.calls import ToolCall
@@ -19,9 +25,9 @@ from mcp_dispatch.model.outcome import CancelReason, Refusal, RefusedBy
 from mcp_dispatch.model.tools import Progress, no_progress
 from mcp_dispatch.pipeline.batch import CallState, Member
 from mcp_dispatch.pipeline.dispatcher import INTERNAL_ERROR, Dispatcher
-from mcp_dispatch.pipeline.executor import Executor, Stream
-from mcp_dispatch.pipeline.executor__settling import MessageBudget
+from mcp_dispatch.pipeline.executor import Executor, MessageBudget, Stream
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.wire.codec import Undecodable, Unencodable, decode, encode
 
 logger = logging.getLogger(__name__)
@@ -230,3 +236,62 @@ def _no_input(problem: str) -> Refusal:
 def _result(member: Member) -> JsonObject:
     call = member.call
     return result_block(call.tool_use_id, call.name, member.outcome or INTERNAL_ERROR)
+
+
+Place = str | PathLike[str]
+
+
+@asynccontextmanager
+async def open(
+    *,
+    workspace: Place | None = None,
+    settings: Place | Sequence[Place] = (),
+    mcp_config: Place | Sequence[Place] = (),
+    state_dir: Place | None = None,
+    permission_mode: PermissionMode | str | None = None,
+    claude_settings: bool = False,
+    environ: Mapping[str, str] | None = None,
+    ask: Ask | None = None,
+) -> AsyncGenerator[Dispatch, None]:
+    """The tools of a workspace behind the pipeline, for as long as the block lasts.
+
+    The arguments are the flags of `mcp-dispatch serve`. `ask` is called where a rule or nobody's
+    decision wants a person to say yes; without it such a call is denied. Servers have ten seconds
+    to come up; later ones are listed once they are there.
+
+    At the end, calls that still run are stopped, but for tools that finish what they began.
+
+    Raises `StartError` where the arguments, or files that they name, cannot be used.
+    """
+    options = Options(
+        workspace=Path(workspace) if workspace is not None else None,
+        settings=_paths(settings),
+        mcp_config=_paths(mcp_config),
+        permission_mode=PermissionMode(permission_mode) if permission_mode else None,
+        claude_settings=claude_settings,
+    )
+    if environ is not None:
+        options = replace(options, environ=environ)
+    state = StateDirectory.open(Path(state_dir) if state_dir is not None else None)
+    failure: Exception | None = None
+    async with open_app(options, state) as app, anyio.create_task_group() as tasks:
+        await app.definitions()
+        try:
+            yield Dispatch(_backstage(app, tasks, ask))
+        except Exception as error:
+            # A task group would wrap it; to the caller it is their own exception.
+            failure = error
+        finally:
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _backstage(app: App, tasks: TaskGroup, ask: Ask | None) -> Backstage:
+    return Backstage(app.dispatcher, app.scope, tasks, lambda: app.listed(app.scope), ask)
+
+
+def _paths(given: Place | Sequence[Place]) -> tuple[Path, ...]:
+    if isinstance(given, str | PathLike):
+        return (Path(given),)
+    return tuple(Path(each) for each in given)

@@ -13,8 +13,7 @@ from mcp_dispatch.model.client import Resumed
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
-from mcp_dispatch.model.tools import Sharing, Tool, ToolAsk, ToolResult
-from mcp_dispatch.model.tools__results import Replacement
+from mcp_dispatch.model.tools import Replacement, Sharing, Tool, ToolAsk, ToolResult
 
 
 @dataclass(frozen=True, slots=True)

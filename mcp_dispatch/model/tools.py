@@ -11,7 +11,36 @@ from mcp_dispatch.model.client import Respondent, Resumed, Unfinished
 from mcp_dispatch.model.decision import Decision
 from mcp_dispatch.model.json import Json, JsonObject, canonical
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.model.tools__results import Replacement
+
+
+class Why(Enum):
+    """Why a part of a result was replaced."""
+
+    SIZE = "over the limit of its tool"
+    BATCH = "over the budget of its batch"
+    MEDIA = "too large to be shown"
+    STREAM = "too large for memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One part: what it was, its size in bytes, and the file that holds it; without a file, the
+    problem is why there is none, and its middle was left out."""
+
+    why: Why
+    what: str
+    size: int
+    file: str | None = None
+    problem: str | None = None
+
+    def record(self) -> JsonObject:
+        record: JsonObject = {"reason": self.why.value, "what": self.what, "bytes": self.size}
+        if self.file is not None:
+            record["file"] = self.file
+        if self.problem is not None:
+            record["problem"] = self.problem
+        return record
+
 
 Progress = Callable[[JsonObject], Awaitable[None]]
 """Takes `{"progress": n, "total"?: n, "message"?: text, ...}`, without the client's token."""

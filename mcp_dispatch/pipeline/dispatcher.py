@@ -40,8 +40,7 @@ from mcp_dispatch.pipeline.stages.finish import Delivery, finish, shrink
 from mcp_dispatch.pipeline.stages.lookup import lookup
 from mcp_dispatch.pipeline.stages.pre_hooks import blaming, run_pre_hooks
 from mcp_dispatch.pipeline.stages.validate import validate
-from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.policy__hidden import Hidden
+from mcp_dispatch.policy.policy import Hidden, Policy
 from mcp_dispatch.registry.registry import Pool
 from mcp_dispatch.results.limits import Limits
 from mcp_dispatch.results.size import measure

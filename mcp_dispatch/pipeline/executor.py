@@ -8,11 +8,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_dispatch.model.approval import Caller
-from mcp_dispatch.model.calls import Outcome, ToolCall
+from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.outcome import CancelReason, Refusal
 from mcp_dispatch.pipeline.batch import CallState, Member, Watch
 from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.results.limits import Budget, to_replace
+from mcp_dispatch.results.size import measure
 
 logger = logging.getLogger(__name__)
 
@@ -183,3 +185,32 @@ class Stream:
     def _tell(self) -> None:
         news, self._news = self._news, anyio.Event()
         news.set()
+
+
+class MessageBudget:
+    """Of one message. Each result is judged once, with all that are known at that time."""
+
+    def __init__(self, dispatcher: Dispatcher, scope: Scope, budget: Budget | None = None) -> None:
+        self._dispatcher = dispatcher
+        self._scope = scope
+        self._budget = budget or Budget()
+
+    def crowded(self, members: Sequence[Member]) -> bool:
+        """Whether the results could pass the budget if each were as large as it may be."""
+        largest = [self._dispatcher.largest_result(member.call) for member in members]
+        return sum(largest) > self._budget.left
+
+    async def settle(self, members: Sequence[Member]) -> None:
+        sizes = {
+            member.call.id: measure(member.outcome.wire)
+            for member in members
+            if isinstance(member.outcome, Completed)
+            and self._dispatcher.largest_result(member.call) > 0
+        }
+        replaced = to_replace(sizes, self._budget.left)
+        for member in members:
+            if isinstance(member.outcome, Completed) and member.call.id in replaced:
+                member.outcome = await self._dispatcher.shrink(member.outcome, self._scope)
+                self._budget.spend(measure(member.outcome.wire))
+            elif member.call.id in sizes:
+                self._budget.spend(sizes[member.call.id])

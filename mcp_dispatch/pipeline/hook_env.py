@@ -11,14 +11,14 @@ from anyio import to_thread
 from mcp_dispatch.hooks.hooks import Condition
 from mcp_dispatch.hooks.matcher import Fit
 from mcp_dispatch.hooks.runners.mcp_tool import CallRefused
-from mcp_dispatch.journal.records__hook_events import hook_entry
+from mcp_dispatch.journal.records import hook_entry
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import CheckedCall
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.model.hook_context import Circumstances, HookRecord
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import rule_name
-from mcp_dispatch.model.text__text import capped
+from mcp_dispatch.model.text import capped
 from mcp_dispatch.model.tools import (
     CallContext,
     FileSeen,

@@ -25,7 +25,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.pipeline.batch import Batch, Batches, Batching
 from mcp_dispatch.pipeline.pending import Rests
-from mcp_dispatch.results.limits__budget import Budget
+from mcp_dispatch.results.limits import Budget
 from mcp_dispatch.settings.settings import RuleText
 
 PARKED_SECONDS = 600.0

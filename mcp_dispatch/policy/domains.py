@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.commands.pattern import Wildcard
 from mcp_dispatch.web.errors import BadUrl
 from mcp_dispatch.web.hosts import ascii_name
 from mcp_dispatch.web.private_hosts import rule_host, spelled_domain

@@ -7,13 +7,12 @@ from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote, decide
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.names import rule_name
-from mcp_dispatch.model.names__envelope import inside
+from mcp_dispatch.model.names import inside, rule_name
 from mcp_dispatch.model.tools import Sharing
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.lint import BUILT_INS, ELSEWHERE
 from mcp_dispatch.policy.subject import READING_TOOLS, WRITING_TOOLS, Subject
-from mcp_dispatch.shell.analyze__read_only import is_read_only
+from mcp_dispatch.shell.analyze import is_read_only
 
 _OLD_NAMES = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
 _SHORT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\((.*)\))?", re.DOTALL)

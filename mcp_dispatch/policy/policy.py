@@ -16,8 +16,7 @@ from mcp_dispatch.policy.rules.deny_ask import AnyRule, ClosedRules, not_underst
 from mcp_dispatch.policy.rules.lint import about_server, about_tool
 from mcp_dispatch.policy.rules.model import Malformed, Rule, ServerNamed
 from mcp_dispatch.policy.rules.parse import parse_rule
-from mcp_dispatch.policy.rules.suggest import MOST_RULES, lasting_rules
-from mcp_dispatch.policy.rules.suggest__suggestion import allow_line, suggested_rules
+from mcp_dispatch.policy.rules.suggest import MOST_RULES, allow_line, lasting_rules, suggested_rules
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.policy.votes import TIERS, Hearing, Order, vote_of
 from mcp_dispatch.settings.models import PermissionMode
@@ -239,3 +238,17 @@ def _warning(rule: AnyRule, advice: str) -> Problem:
     key = f"permissions.{rule.effect.name.lower()}"
     message = f"{rule.text.text!r}: {advice}"
     return Problem(Severity.WARNING, rule.text.file, key, message, rule.text.line)
+
+
+class Hidden:
+    """Whether rules hide a file, for the length of one call."""
+
+    def __init__(self, policy: Policy, cwd: Path | None) -> None:
+        self._policy = policy
+        self._cwd = cwd
+        self._answer: Callable[[Path], bool] | None = None
+
+    def __call__(self, path: Path) -> bool:
+        if self._answer is None:
+            self._answer = self._policy.hiding(self._cwd)
+        return self._answer(path)

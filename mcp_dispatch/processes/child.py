@@ -1,11 +1,13 @@
 """One child process, with its pipes and with what it started itself."""
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import anyio
 from anyio.abc import AsyncResource, ByteReceiveStream, ByteSendStream, Process
 
+from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.processes.pipes import Plumbing
 
 DEFAULT_GRACE = 2.0
@@ -69,3 +71,27 @@ class Child(AsyncResource):
             for stream in (self.stdin, self.stdout, self.stderr):
                 if stream is not None:
                     await stream.aclose()
+
+
+class CannotStart(MCPDispatchError):
+    """The executable, its arguments or its directory are not usable; nothing was started."""
+
+    def __init__(self, executable: str, problem: str) -> None:
+        super().__init__(f"cannot start {executable!r}: {problem}")
+        self.executable = executable
+        self.problem = problem
+
+
+def cannot_start(argv: Sequence[str], cwd: Path, error: OSError | ValueError) -> CannotStart:
+    """The system's error in words that say what to change."""
+    if not cwd.is_dir():
+        return CannotStart(argv[0], f"the directory {str(cwd)!r} does not exist")
+    if isinstance(error, FileNotFoundError):
+        return CannotStart(argv[0], "no such executable; install it, or correct the name or PATH")
+    if isinstance(error, PermissionError):
+        return CannotStart(
+            argv[0], f"not permitted; it must be executable and {str(cwd)!r} must be accessible"
+        )
+    if isinstance(error, OSError):
+        return CannotStart(argv[0], error.strerror or str(error))
+    return CannotStart(argv[0], f"its arguments or environment are not usable: {error}")

@@ -15,8 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from anyio.abc import Process, TaskGroup
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.child import DEFAULT_GRACE, Child
-from mcp_dispatch.processes.child__errors import CannotStart, cannot_start
+from mcp_dispatch.processes.child import DEFAULT_GRACE, CannotStart, Child, cannot_start
 from mcp_dispatch.processes.pipes import Plumbing, Stdio, ThreeStreams, connect
 from mcp_dispatch.processes.watchdog import Watchdog
 

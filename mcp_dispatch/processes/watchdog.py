@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.child__errors import cannot_start
+from mcp_dispatch.processes.child import cannot_start
 from mcp_dispatch.processes.environment import inherited
 
 RELEASE_PATIENCE = kill_tree.WATCHDOG_GRACE + kill_tree.KILL_PATIENCE + 2.0

@@ -1,12 +1,21 @@
 """Which tools of upstream servers are listed, and which wait until `tool_search` finds them."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from mcp_dispatch.model.json import Json
+from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.registry.deferral__tokens import estimated_tokens
+
+_BYTES_PER_TOKEN = 4
+
+
+def estimated_tokens(definition: JsonObject) -> int:
+    """By its length as compact JSON: about right for English and for code, without a tokenizer."""
+    text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
 
 _ALWAYS_LOAD = "anthropic/alwaysLoad"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from mcp_dispatch.model.tools import Sharing, Tool
-from mcp_dispatch.registry.deferral__tokens import estimated_tokens
+from mcp_dispatch.registry.deferral import estimated_tokens
 from mcp_dispatch.registry.listing import Offering
 from mcp_dispatch.upstream.lifecycle import State
 from mcp_dispatch.upstream.sanitize import one_line

@@ -4,7 +4,7 @@ import binascii
 from dataclasses import dataclass
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools__results import Replacement, Why
+from mcp_dispatch.model.tools import Replacement, Why
 from mcp_dispatch.results.markers import (
     cut,
     harmless_result,
@@ -15,7 +15,7 @@ from mcp_dispatch.results.markers import (
     with_text,
 )
 from mcp_dispatch.results.media import Media, media_of
-from mcp_dispatch.results.output_schema__reference import reference, to_file
+from mcp_dispatch.results.output_schema import reference, to_file
 from mcp_dispatch.results.parts import Kind, Part, chosen, parts_of
 from mcp_dispatch.results.preview import utf8
 from mcp_dispatch.results.size import as_json, blocks_of, measure, text_of

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TypeAlias
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.schema.error_messages__values import ROOT, place, shown
+from mcp_dispatch.schema.error_messages import ROOT, place, shown
 
 DEPTH_LIMIT = 200
 VALUE_LIMIT = 5_000_000

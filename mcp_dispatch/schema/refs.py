@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from math import isfinite
 from urllib.parse import unquote
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.error_messages__values import cut, shown
+from mcp_dispatch.schema.error_messages import cut, shown
 from mcp_dispatch.schema.errors import SchemaUnusable
 
 DEPTH_LIMIT = 64
@@ -136,3 +137,91 @@ def unresolved(reference: str) -> SchemaUnusable:
         f"refers to {shown(reference)}, which is not inside the schema; "
         "references to other documents are never fetched"
     )
+
+
+class Draft(Enum):
+    """The value is the class name that jsonschema and jsonschema-rs share for it."""
+
+    DRAFT_4 = "Draft4Validator"
+    DRAFT_6 = "Draft6Validator"
+    DRAFT_7 = "Draft7Validator"
+    DRAFT_2019_09 = "Draft201909Validator"
+    DRAFT_2020_12 = "Draft202012Validator"
+
+
+_BY_ADDRESS = {
+    "json-schema.org/draft-04/schema": Draft.DRAFT_4,
+    "json-schema.org/draft-06/schema": Draft.DRAFT_6,
+    "json-schema.org/draft-07/schema": Draft.DRAFT_7,
+    "json-schema.org/draft/2019-09/schema": Draft.DRAFT_2019_09,
+    "json-schema.org/draft/2020-12/schema": Draft.DRAFT_2020_12,
+}
+
+
+def draft_of(schema: Json) -> Draft:
+    """The draft `$schema` names; 2020-12 where it is absent or names something else."""
+    return _named(schema) or Draft.DRAFT_2020_12
+
+
+def names_known_draft(schema: JsonObject) -> bool:
+    """Whether `$schema` is absent or one that validators know."""
+    return "$schema" not in schema or _named(schema) is not None
+
+
+def _named(schema: Json) -> Draft | None:
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(named, str):
+        return None
+    address = named.removeprefix("https://").removeprefix("http://").removesuffix("#")
+    return _BY_ADDRESS.get(address)
+
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ONE = frozenset(
+    (
+        *("not", "if", "then", "else", "contains", "items", "additionalItems", "propertyNames"),
+        *("additionalProperties", "unevaluatedProperties", "unevaluatedItems", "contentSchema"),
+    )
+)
+_SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_NAMED = frozenset(
+    (
+        *("properties", "patternProperties", "dependentSchemas", "dependencies"),
+        *("$defs", "definitions"),
+    )
+)
+
+
+def rebased(schema: JsonObject, base: str) -> JsonObject:
+    """`schema` for the place `base` ("#/anyOf/0") of another document.
+
+    Only where a subschema can stand: a `$ref` among `properties` is a property of that name, and
+    in `const`, `enum`, `default` and `examples` everything is data. Below an `$id` of its own,
+    pointers start there and stay as they are.
+    """
+    if _has_own_address(schema):
+        return schema
+    moved: JsonObject = {}
+    for key, value in schema.items():
+        moved[key] = _moved(key, value, base)
+    return moved
+
+
+def _moved(key: str, value: Json, base: str) -> Json:
+    if key in _REFERENCES and isinstance(value, str):
+        return base + value.removeprefix("#") if value == "#" or value.startswith("#/") else value
+    if key in _NAMED and isinstance(value, dict):
+        return {name: _schema(each, base) for name, each in value.items()}
+    if key in _SEVERAL and isinstance(value, list):
+        return [_schema(each, base) for each in value]
+    return _schema(value, base) if key in _ONE else value
+
+
+def _schema(value: Json, base: str) -> Json:
+    return rebased(value, base) if isinstance(value, dict) else value
+
+
+def _has_own_address(schema: JsonObject) -> bool:
+    """A `$id` that is only a fragment names a place in the same document."""
+    own = schema.get("$id")
+    return isinstance(own, str) and own.partition("#")[0] != ""

@@ -20,11 +20,10 @@ from mcp_dispatch.model.json import Json
 from mcp_dispatch.schema.arguments import DEPTH_LIMIT, Measured, measure
 from mcp_dispatch.schema.cost_bounds import Bounded, bound
 from mcp_dispatch.schema.cost_estimate import Question, Work, count_work
-from mcp_dispatch.schema.error_messages import Case, explain, unexplained
-from mcp_dispatch.schema.error_messages__values import ROOT, cut
+from mcp_dispatch.schema.error_messages import ROOT, Case, cut, explain, unexplained
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.excerpt import Excerpt, excerpt
-from mcp_dispatch.schema.refs__drafts import draft_of
+from mcp_dispatch.schema.refs import draft_of
 
 if TYPE_CHECKING:
     import jsonschema_rs

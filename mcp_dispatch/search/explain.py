@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mcp_dispatch.search.document import Entry
-from mcp_dispatch.search.document__fields import words_by_field
+from mcp_dispatch.search.document import Entry, words_by_field
 from mcp_dispatch.search.query_terms import Question
 from mcp_dispatch.search.synonyms import Lexicon
 from mcp_dispatch.search.tokenize import stem

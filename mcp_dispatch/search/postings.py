@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
-from mcp_dispatch.search.document import Entry
-from mcp_dispatch.search.document__fields import DESCRIPTION, FIELDS, NAME, Field, words_by_field
+from mcp_dispatch.search.document import DESCRIPTION, FIELDS, NAME, Entry, Field, words_by_field
 from mcp_dispatch.search.synonyms import Lexicon
 from mcp_dispatch.search.tokenize import stem
 from mcp_dispatch.search.weights import Weights

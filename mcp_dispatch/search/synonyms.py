@@ -3,9 +3,20 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from mcp_dispatch.search.synonyms__vocabulary import STOP_WORDS, VOCABULARY
 from mcp_dispatch.search.tokenize import stem, words_of_name
+
+_STOP_WORDS_HEADING = "\n[stop_words]\n"
+
+
+def load_vocabulary() -> tuple[str, str]:
+    """Return the concepts and the stop words of `synonyms.txt`, without comments."""
+    text = Path(__file__).with_name("synonyms.txt").read_text(encoding="utf-8")
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    vocabulary, _, stop_words = "\n".join(lines).partition(_STOP_WORDS_HEADING)
+    return vocabulary, stop_words
+
 
 _NO_DOMAIN = "actions"
 _LONGEST_GAP = 2
@@ -119,7 +130,8 @@ class _Notion:
 
 @cache
 def standard_lexicon() -> Lexicon:
-    return Lexicon(VOCABULARY, frozenset(STOP_WORDS.split()))
+    vocabulary, stop_words = load_vocabulary()
+    return Lexicon(vocabulary, frozenset(stop_words.split()))
 
 
 def _notions(vocabulary: str) -> list[_Notion]:

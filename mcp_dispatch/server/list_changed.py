@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire import sdk
 
 RELIST_SECONDS = 0.5
@@ -63,3 +64,13 @@ def relisting_of(ctx: sdk.Context) -> Relisting:
 
 async def tell_tools_changed(client: sdk.Outbound) -> None:
     await client.notify("notifications/tools/list_changed", None)
+
+
+LIST_TTL_MS = 60_000
+
+
+def listing(ctx: sdk.Context, key: str, entries: list[Json]) -> JsonObject:
+    listed: JsonObject = {key: entries}
+    return (
+        listed | {"ttlMs": LIST_TTL_MS, "cacheScope": "private"} if sdk.is_modern(ctx) else listed
+    )

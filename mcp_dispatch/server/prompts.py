@@ -7,7 +7,7 @@ from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.list_changed__listing import listing
+from mcp_dispatch.server.list_changed import listing
 from mcp_dispatch.server.proxy import Passage
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.wire import sdk

@@ -17,8 +17,7 @@ from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.pipeline.pending import Waiting
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.client import WireClient
-from mcp_dispatch.server.client__awaited import while_awaited
+from mcp_dispatch.server.client import WireClient, while_awaited
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.requests.request import resume
 from mcp_dispatch.upstream.requests.send import Asked

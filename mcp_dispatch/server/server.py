@@ -21,8 +21,7 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.server.backend import Backstage
 from mcp_dispatch.server.compat import definition_for
-from mcp_dispatch.server.list_changed import relisting_of
-from mcp_dispatch.server.list_changed__listing import listing
+from mcp_dispatch.server.list_changed import listing, relisting_of
 from mcp_dispatch.server.prompts import Prompts
 from mcp_dispatch.server.proxy import Passage
 from mcp_dispatch.server.resources import Resources

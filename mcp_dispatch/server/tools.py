@@ -15,14 +15,19 @@ from mcp_dispatch.model.approval import Caller
 from mcp_dispatch.model.calls import Answered, Completed, Outcome, ResumedCall, ToolCall
 from mcp_dispatch.model.client import Resumed
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
-from mcp_dispatch.model.outcome__wording import cancelled_text, error_text
+from mcp_dispatch.model.outcome import (
+    Cancelled,
+    ProtocolError,
+    Refusal,
+    Suspended,
+    cancelled_text,
+    error_text,
+)
 from mcp_dispatch.model.tools import ToolsActivated
 from mcp_dispatch.pipeline.executor import Executor
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.client import WireClient
-from mcp_dispatch.server.client__awaited import while_awaited
+from mcp_dispatch.server.client import WireClient, while_awaited
 from mcp_dispatch.server.compat import result_for
 from mcp_dispatch.server.list_changed import relisting_of, tell_tools_changed
 from mcp_dispatch.server.proxy import input_required, responses_of

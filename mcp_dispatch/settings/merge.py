@@ -17,7 +17,7 @@ from mcp_dispatch.settings.models import (
 )
 from mcp_dispatch.settings.own_file import APPROVED
 from mcp_dispatch.settings.parse import Kept, LayerFile, RuleText
-from mcp_dispatch.settings.problems import Problem, Severity, shown
+from mcp_dispatch.settings.problems import Problem, Severity, format_value
 
 _MODES = {
     "manual": PermissionMode.DEFAULT,
@@ -107,7 +107,7 @@ def directories_of(
         for text in file.permissions.additional_directories:
             directory = _directory(text)
             if directory is None:
-                message = f"not the name of a directory: {shown(text)}; it is skipped"
+                message = f"not the name of a directory: {format_value(text)}; it is skipped"
                 key = "permissions.additionalDirectories"
                 problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
             else:
@@ -184,7 +184,7 @@ def env_of(files: Sequence[LayerFile], problems: list[Problem]) -> tuple[Kept, .
             else:
                 # Not the value: it may be a secret.
                 message = f"{why}; it is skipped"
-                key = f"env.{shown(name)}"
+                key = f"env.{format_value(name)}"
                 problems.append(Problem(Severity.WARNING, each.file, key, message))
         kept += [Kept(good, each.file, each.layer)] if good else []
     return tuple(kept)

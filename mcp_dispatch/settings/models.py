@@ -1,5 +1,8 @@
 """The shape of a settings file: Claude Code's, plus one object of our own, `dispatch`."""
 
+import logging
+import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -201,3 +204,19 @@ def settings_json_schema() -> JsonObject:
     """The JSON schema of a settings file, for editors."""
     schema: JsonObject = SettingsFile.model_json_schema(by_alias=True, mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+VARIABLE = "MCP_DISPATCH_MAX_CONCURRENCY"
+
+logger = logging.getLogger(__name__)
+
+
+def limit_from(environ: Mapping[str, str]) -> int | None:
+    """What the variable says, which is meant for one start and so comes before every file."""
+    given = environ.get(VARIABLE)
+    if given is None:
+        return None
+    if re.fullmatch("0*[1-9][0-9]{0,8}", given):
+        return int(given)
+    logger.warning("%s: expected a number over 0, got %r; it is ignored", VARIABLE, given)
+    return None

@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 from mcp_dispatch.model.json import Json
+from mcp_dispatch.model.text import escape_unprintable, shown
 
 _SHOWN = 80
 
@@ -30,7 +31,7 @@ class Problem:
         return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
 
 
-def shown(value: Json) -> str:
+def format_value(value: Json) -> str:
     """A value for a message: as JSON, short; of lists and objects only that they are one."""
     if isinstance(value, dict):
         return "an object"
@@ -38,3 +39,35 @@ def shown(value: Json) -> str:
         return "a list"
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Collects problems about one place of a file."""
+
+    file: str
+    key: str
+    problems: list[str]
+
+    def at(self, key: str) -> "Report":
+        return Report(self.file, f"{self.key}.{shown(key)}", self.problems)
+
+    def item(self, index: int) -> "Report":
+        return Report(self.file, f"{self.key}[{index}]", self.problems)
+
+    def say(self, problem: str) -> None:
+        self.problems.append(f"{escape_unprintable(self.file)}: {self.key}: {problem}")
+
+    def expected(self, expectation: str, value: Json) -> None:
+        self.say(f"expected {expectation}, got {value_shown(value)}; it is skipped")
+
+
+def value_shown(value: Json) -> str:
+    """Short and as JSON; of lists and objects only that they are one, for they may hold secrets."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return shown(json.dumps(value, ensure_ascii=False))

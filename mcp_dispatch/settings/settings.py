@@ -3,7 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import cast
@@ -11,14 +11,29 @@ from typing import cast
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings import merge
 from mcp_dispatch.settings.hook_scripts import scripts_named_by
-from mcp_dispatch.settings.layers import Layer, LayerKind, ordered, user_config_dir
+from mcp_dispatch.settings.layers import (
+    Layer,
+    LayerKind,
+    Sources,
+    layers_of,
+    ordered,
+    user_config_dir,
+)
 from mcp_dispatch.settings.merge import Restrictions, RuleTestText
 from mcp_dispatch.settings.models import DispatchSettings, PermissionMode
 from mcp_dispatch.settings.parse import Kept, LayerFile, RuleText, read_layer
 from mcp_dispatch.settings.problems import Problem, Severity
 from mcp_dispatch.settings.read_file import Shelf, Text, read_text
-from mcp_dispatch.settings.trust import NOTHING_ASKED, Record, Standing, Trust, standing
-from mcp_dispatch.settings.trust_survey import Refusal, gated, survey
+from mcp_dispatch.settings.trust import (
+    NOTHING_ASKED,
+    Record,
+    Standing,
+    Trust,
+    read_record,
+    record_path,
+    standing,
+)
+from mcp_dispatch.settings.trust_survey import Refusal, Survey, gated, survey
 
 __all__ = [
     "FileState",
@@ -212,3 +227,52 @@ def _not_supported(files: Iterable[LayerFile], supported: frozenset[str]) -> Ite
         for key in _NOT_EVERYWHERE:
             if key not in supported and file.values.get(key):
                 yield Problem(Severity.WARNING, file.layer.path, key, message)
+
+
+class SettingsFiles:
+    """Reads them again whenever asked, and remembers what they said when they last made sense."""
+
+    def __init__(self, sources: Sources, *, supported: frozenset[str] = frozenset()) -> None:
+        self._sources = sources
+        self._supported = supported
+        self._shelf = Shelf()
+
+    def read(self, root: Path | None) -> Settings:
+        """The settings for the workspace at the real path `root`. Raises as `load` does."""
+        config_dir = self._sources.config_dir
+        record, problems = read_record(config_dir, root) if root else (None, ())
+        settings = load(
+            layers_of(self._sources, root),
+            supported=self._supported,
+            record=record,
+            root=root,
+            shelf=self._shelf,
+        )
+        return replace(settings, problems=(*settings.problems, *problems))
+
+    def watched(self, root: Path | None) -> tuple[Path, ...]:
+        """What decides the settings, there or not."""
+        try:
+            layers = [layer.path for layer in layers_of(self._sources, root)]
+        except ConfigError:
+            layers = []  # reading them again will say why; what was read stays in force
+        records = [record_path(self._sources.config_dir, root)] if root else []
+        return (*layers, *records, self._sources.managed_dir / "settings.d")
+
+
+def workspace_layers(sources: Sources, root: Path) -> list[Layer]:
+    return [layer for layer in layers_of(sources, root) if layer.of_workspace]
+
+
+def survey_layers(layers: list[Layer]) -> tuple[Survey, list[Problem]]:
+    """What the files of a workspace ask for, as they are now."""
+    problems: list[Problem] = []
+    files: list[LayerFile] = []
+    for layer in layers:
+        text = read_text(layer.path)
+        if isinstance(text, Text):
+            files.append(read_layer(layer, text, problems))
+        elif text is not None:
+            message = f"{text.reason}; the whole file is ignored"
+            problems.append(Problem(Severity.ERROR, layer.path, "", message))
+    return survey(files), problems

@@ -1,9 +1,11 @@
 """One shell text, read by both readers: its commands at every depth, and whether they only look."""
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 from typing import TypeAlias
 
 from mcp_dispatch.shell.arguments import Look, Program, text_of
@@ -16,6 +18,7 @@ from mcp_dispatch.shell.ast import (
     Unknown,
     Word,
 )
+from mcp_dispatch.shell.git_config import names_no_program
 from mcp_dispatch.shell.plain_parser import NotPlain
 from mcp_dispatch.shell.safe_programs import READING
 from mcp_dispatch.shell.script_parser import read_script
@@ -139,3 +142,22 @@ def _redirected(redirects: Sequence[Redirect]) -> tuple[str, ...] | None:
     if any(target is None for _, target in targets):
         return None
     return tuple(target for one, target in targets if one.reads and target is not None)
+
+
+def is_read_only(command: str, cwd: Path) -> bool:
+    """Whether it can run beside others: it changes nothing, the working directory included."""
+    analysis = analyse(command)
+    if analysis.verdict is not Verdict.READ_ONLY or not isinstance(analysis.reading, Plain):
+        return False
+    moves = any(one.words[:1] and one.words[0].raw == "cd" for one in analysis.reading.commands)
+    looks = [look for look in analysis.looks if look is not None]
+    return not moves and all(
+        only_looks(look, cwd, Path.home(), os.environ) for look in dict.fromkeys(looks)
+    )
+
+
+def only_looks(look: Look, directory: Path, home: Path, environ: Mapping[str, str]) -> bool:
+    """Whether neither a variable nor the configuration of a repository makes it do more."""
+    if any(name in environ for name in look.variables):
+        return False
+    return not look.repository or names_no_program(directory, home, environ)

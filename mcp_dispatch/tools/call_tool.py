@@ -5,8 +5,7 @@ from dataclasses import replace
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.names import CALL_TOOL
-from mcp_dispatch.model.names__envelope import inside
+from mcp_dispatch.model.names import CALL_TOOL, inside
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
 from mcp_dispatch.tools.base import BuiltIn, Declaration

@@ -10,6 +10,7 @@ import anyio.abc
 from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -17,10 +18,8 @@ from mcp_dispatch.model.client import NotAnswered
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.upstream.connection__related import RelatedReader, related_to
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
-from mcp_dispatch.upstream.handshake import Agreement, Greeting, agree, in_words
-from mcp_dispatch.upstream.handshake__hop import kept, stamped
+from mcp_dispatch.upstream.handshake import Agreement, Greeting, agree, in_words, kept, stamped
 from mcp_dispatch.upstream.pagination import Listing, read_pages
 from mcp_dispatch.upstream.requests.deadline import Patience
 from mcp_dispatch.upstream.requests.progress import ProgressQueue
@@ -29,6 +28,32 @@ from mcp_dispatch.upstream.requests.request import Errand
 from mcp_dispatch.upstream.transports.base import Transport
 from mcp_dispatch.upstream.transports.param_headers import RepeatedParameters
 from mcp_dispatch.wire.codec import Unencodable
+from mcp_dispatch.wire.sdk_streams import SessionReader
+
+
+class RelatedReader(SessionReader):
+    """`related` is of the last message: None where the way to the server has one stream only."""
+
+    def __init__(self, inner: SessionReader) -> None:
+        super().__init__()
+        self._inner = inner
+        self.related: int | None = None
+
+    async def receive(self) -> SessionMessage | Exception:
+        message = await self._inner.receive()
+        self.related = related_to(message.metadata) if isinstance(message, SessionMessage) else None
+        return message
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._inner.aclose()
+
+
+def related_to(metadata: object) -> int | None:
+    """The id of the request, which is ours and so a number."""
+    related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
+    return related if isinstance(related, int) else None
+
 
 _QUESTIONS: Final = frozenset({"input_required"})
 _LIST_CHANGED: Final = {

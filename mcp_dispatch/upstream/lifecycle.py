@@ -1,15 +1,30 @@
 """How it stands with a server: its state, the waits for another one, and why it cannot be called."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 import anyio
 
-from mcp_dispatch.upstream.backoff__circuit import Circuit
+from mcp_dispatch.upstream.backoff import Backoff, Circuit, Tolerance
 from mcp_dispatch.upstream.config.model import ServerConfig
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.lifecycle__timing import Timing
 from mcp_dispatch.upstream.requests.send import Life
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, and the clock that counts them. `patience` is how long a call waits to be sent."""
+
+    patience: float = 30.0
+    listing: float = 30.0
+    exit: float = 0.5
+    relist: float = 1.0
+    backoff: Backoff = field(default_factory=Backoff)
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    pause: Callable[[float], Awaitable[None]] = anyio.sleep
+    clock: Callable[[], float] = anyio.current_time
 
 
 class State(Enum):

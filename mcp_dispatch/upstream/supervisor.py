@@ -11,25 +11,23 @@ from mcp_dispatch.model.client import Respondent, Unfinished
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.processes.child__errors import CannotStart
-from mcp_dispatch.upstream.cache__dossier import Dossier
+from mcp_dispatch.processes.child import CannotStart
+from mcp_dispatch.upstream.cache import Dossier
 from mcp_dispatch.upstream.config.model import ServerConfig
 from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.errors import ConnectionLost, NotTaken, UpstreamError
 from mcp_dispatch.upstream.handshake import Greeting
-from mcp_dispatch.upstream.lifecycle import Standing, State
-from mcp_dispatch.upstream.lifecycle__timing import Timing
+from mcp_dispatch.upstream.lifecycle import Standing, State, Timing
 from mcp_dispatch.upstream.pagination import Listing
 from mcp_dispatch.upstream.requests.open_calls import OpenCalls
 from mcp_dispatch.upstream.requests.relay import Relay
 from mcp_dispatch.upstream.requests.request import Errand
-from mcp_dispatch.upstream.requests.send import Asked, Life, check, not_taken, send
-from mcp_dispatch.upstream.requests.send__rounds import drive
+from mcp_dispatch.upstream.requests.send import Asked, Life, check, drive, not_taken, send
 from mcp_dispatch.upstream.resources import Shelf
-from mcp_dispatch.upstream.tool_schemas__validators import Validators
+from mcp_dispatch.upstream.tool_schemas import Validators
 from mcp_dispatch.upstream.transports.base import Transport
 from mcp_dispatch.upstream.transports.open import Place, opened
-from mcp_dispatch.upstream.transports.process__stderr_log import StderrLog
+from mcp_dispatch.upstream.transports.process import StderrLog
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """All upstreams of this server, each in its own task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,16 +11,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_dispatch.model.client import Respondent
+from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.cache import Memory
-from mcp_dispatch.upstream.cache__dossier import Changed, Dossier
+from mcp_dispatch.upstream.cache import Changed, Dossier, Memory
 from mcp_dispatch.upstream.config.model import Launch, ServerConfig
 from mcp_dispatch.upstream.definition_diff import Change
-from mcp_dispatch.upstream.handshake import Greeting
-from mcp_dispatch.upstream.handshake__hop import carried
-from mcp_dispatch.upstream.lifecycle__timing import Timing
+from mcp_dispatch.upstream.handshake import Greeting, carried
+from mcp_dispatch.upstream.lifecycle import Timing
 from mcp_dispatch.upstream.requests.relay import OnNotice, Roots, no_roots, nobody_listens
 from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.tool import Expose, HeldBack, Offer, UpstreamTool, offer_of
 from mcp_dispatch.upstream.transports.open import Place
 from mcp_dispatch.upstream.transports.process import child_environment
 
@@ -231,3 +231,34 @@ class Upstreams:
     def _definitions_changed(self, server: str, changes: tuple[Change, ...]) -> None:
         if self.on_definitions_changed is not None:
             self.on_definitions_changed(server, changes)
+
+
+Say = Callable[[HeldBack], None]
+
+
+class Catalogue:
+    """`say` is told once of each tool that is held back or odd, for as long as it stays so."""
+
+    def __init__(self, expose: Expose, say: Say) -> None:
+        self._expose = expose
+        self._say = say
+        self._said: dict[str, frozenset[HeldBack]] = {}
+        self._learnt: dict[str, tuple[Supervisor, tuple[JsonObject, ...], Offer]] = {}
+
+    def tools(self, servers: Iterable[Supervisor]) -> list[UpstreamTool]:
+        """In the order of the configuration."""
+        return [tool for server in servers for tool in self.offer(server).tools]
+
+    def offer(self, server: Supervisor) -> Offer:
+        learnt = self._learnt.get(server.name)
+        if learnt is not None and learnt[0] is server and learnt[1] is server.tools:
+            return learnt[2]
+        offer = offer_of(server, self._expose)
+        self._learnt[server.name] = (server, server.tools, offer)
+        self._report(server.name, frozenset((*offer.held_back, *offer.notes)))
+        return offer
+
+    def _report(self, server: str, found: frozenset[HeldBack]) -> None:
+        for each in sorted(found - self._said.get(server, frozenset()), key=str):
+            self._say(each)
+        self._said[server] = found

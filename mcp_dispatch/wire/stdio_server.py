@@ -11,8 +11,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RequestId
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import Undecodable, Unencodable, decode, encode
-from mcp_dispatch.wire.fds import FdReader, FdWriter, is_regular_file
-from mcp_dispatch.wire.fds__takeover import standard_descriptors
+from mcp_dispatch.wire.fds import FdReader, FdWriter, is_regular_file, standard_descriptors
 from mcp_dispatch.wire.in_flight import InFlight
 from mcp_dispatch.wire.jsonrpc import (
     envelope_problem,

@@ -15,9 +15,8 @@ from mcp_dispatch.policy.commands.pattern import SEPARATOR, CommandPattern, Matc
 from mcp_dispatch.policy.domains import DomainPattern, domain_pattern
 from mcp_dispatch.policy.paths.index import PathIndex
 from mcp_dispatch.policy.paths.pattern import compiled
-from mcp_dispatch.policy.paths.rules__detours import Detours, Start
-from mcp_dispatch.policy.rules.index import CommandIndex
-from mcp_dispatch.policy.rules.index__domain_index import DomainIndex
+from mcp_dispatch.policy.paths.rules import Detours, Start
+from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex
 from mcp_dispatch.shell.ast import EXPANSION
 
 unhurried = settings(deadline=None)

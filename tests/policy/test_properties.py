@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
-from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.commands.pattern import Wildcard
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode

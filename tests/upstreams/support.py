@@ -13,11 +13,9 @@ import anyio
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.config.model import MESSAGE_BYTES, Launch, ServerConfig
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.lifecycle import State
-from mcp_dispatch.upstream.lifecycle__timing import Timing
+from mcp_dispatch.upstream.lifecycle import State, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.transports.process import running
-from mcp_dispatch.upstream.transports.process__stderr_log import StderrLog
+from mcp_dispatch.upstream.transports.process import StderrLog, running
 from mcp_dispatch.upstream.transports.stdio import StdioTransport
 from mcp_dispatch.upstream.upstreams import Upstreams
 

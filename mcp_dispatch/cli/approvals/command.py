@@ -108,7 +108,7 @@ def _list(run: Path, *, as_json: bool) -> None:
 async def _asked(run: Path) -> tuple[list["Told"], list[str]]:
     """What all servers ask, the oldest first, and which of them could not be reached."""
     from mcp_dispatch.approval.socket_client import Unreachable, line_to
-    from mcp_dispatch.approval.socket_protocol__sockets import remove_stale, sockets_in
+    from mcp_dispatch.approval.socket_protocol import remove_stale, sockets_in
 
     remove_stale(run)
     asked: list[Told] = []
@@ -124,7 +124,7 @@ async def _asked(run: Path) -> tuple[list["Told"], list[str]]:
 
 async def _answer(run: Path, id: str, choice: str, reason: str) -> str | None:
     from mcp_dispatch.approval.socket_client import Unreachable, line_to
-    from mcp_dispatch.approval.socket_protocol__sockets import sockets_in
+    from mcp_dispatch.approval.socket_protocol import sockets_in
 
     refused: list[str] = []
     for path in sockets_in(run):

@@ -20,8 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from mcp_dispatch.approval.socket_client import Unreachable, line_to
-from mcp_dispatch.approval.socket_protocol import Told
-from mcp_dispatch.approval.socket_protocol__sockets import remove_stale, sockets_in
+from mcp_dispatch.approval.socket_protocol import Told, remove_stale, sockets_in
 from mcp_dispatch.cli.approvals.tui_state import Answer, View, aged, details, hints, listed, place
 
 TICK_SECONDS: Final = 1.0

@@ -12,8 +12,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from mcp_dispatch.hooks.actions import Command
 from mcp_dispatch.hooks.output import Failure, Printed
 from mcp_dispatch.model.hook_context import Circumstances
-from mcp_dispatch.processes.child import Child
-from mcp_dispatch.processes.child__errors import CannotStart
+from mcp_dispatch.processes.child import CannotStart, Child
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.environment import inherited
 

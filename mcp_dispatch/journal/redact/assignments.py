@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mcp_dispatch.journal.redact.credentials import CredentialName, Promise, credential_name
-from mcp_dispatch.journal.redact.credentials__credential_values import (
+from mcp_dispatch.journal.redact.credentials import (
+    CredentialName,
+    Promise,
+    credential_name,
     is_bare_secret,
     is_secret,
     is_shell_secret,

@@ -5,8 +5,13 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 
-from mcp_dispatch.journal.redact.credentials import CredentialName, Promise, credential_name
-from mcp_dispatch.journal.redact.credentials__credential_values import is_secret, looks_random
+from mcp_dispatch.journal.redact.credentials import (
+    CredentialName,
+    Promise,
+    credential_name,
+    is_secret,
+    looks_random,
+)
 from mcp_dispatch.journal.redact.vendor_tokens import Span
 
 _URL_PASSWORD = re.compile(

@@ -5,8 +5,13 @@ import re
 from collections.abc import Iterable
 
 from mcp_dispatch.journal.redact.assignments import assigned_secrets
-from mcp_dispatch.journal.redact.credentials import CredentialName, Promise, credential_name
-from mcp_dispatch.journal.redact.credentials__credential_values import is_secret, looks_random
+from mcp_dispatch.journal.redact.credentials import (
+    CredentialName,
+    Promise,
+    credential_name,
+    is_secret,
+    looks_random,
+)
 from mcp_dispatch.journal.redact.logins import embedded_logins
 from mcp_dispatch.journal.redact.vendor_tokens import Span, known_secrets
 from mcp_dispatch.model.json import Json, JsonObject

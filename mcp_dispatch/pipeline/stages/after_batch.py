@@ -10,7 +10,7 @@ from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.outcome import Refusal
 from mcp_dispatch.pipeline.batch import Member
 from mcp_dispatch.pipeline.scope import Scope
-from mcp_dispatch.results.markers__words import marked, stop_notes
+from mcp_dispatch.results.markers import marked, stop_notes
 from mcp_dispatch.results.output_schema import with_notes
 from mcp_dispatch.results.size import blocks_of, text_of
 

@@ -31,7 +31,7 @@ from mcp_dispatch.pipeline.ask import Questioning
 from mcp_dispatch.pipeline.judge import Judgement, decision_on, subject_of
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.results.markers__words import stop_notes
+from mcp_dispatch.results.markers import stop_notes
 from mcp_dispatch.tools.files.target import path_changed
 
 

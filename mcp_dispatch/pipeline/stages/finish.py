@@ -11,13 +11,11 @@ from mcp_dispatch.hooks.output_override import with_output
 from mcp_dispatch.model.calls import Afterword, Completed, Executed
 from mcp_dispatch.model.hook_context import Circumstances
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import Sharing
-from mcp_dispatch.model.tools__results import Why
+from mcp_dispatch.model.tools import Sharing, Why
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.results.fit import Fitted, fit, needs_disk
-from mcp_dispatch.results.limits import Limits
-from mcp_dispatch.results.limits__budget import Budget
-from mcp_dispatch.results.markers__words import marked, stop_notes
+from mcp_dispatch.results.limits import Budget, Limits
+from mcp_dispatch.results.markers import marked, stop_notes
 from mcp_dispatch.results.output_schema import conforming, with_notes
 from mcp_dispatch.results.size import measure
 from mcp_dispatch.results.stale_files import Glance, glance, stale_hint

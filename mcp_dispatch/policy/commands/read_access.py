@@ -13,7 +13,7 @@ from mcp_dispatch.policy.facts import Evidence, Names, resolved
 from mcp_dispatch.policy.paths.hidden import Hiding
 from mcp_dispatch.policy.paths.protected import ProtectedPaths
 from mcp_dispatch.policy.rules.deny_ask import ClosedRules
-from mcp_dispatch.shell.analyze__read_only import only_looks
+from mcp_dispatch.shell.analyze import only_looks
 from mcp_dispatch.shell.arguments import Look
 from mcp_dispatch.shell.ast import Form, Plain, SimpleCommand
 from mcp_dispatch.shell.safe_programs import BUILTINS

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mcp_dispatch.fs.resolve import Places, Unresolvable, folded, names_of
 from mcp_dispatch.policy.paths.index import PathIndex
-from mcp_dispatch.policy.paths.rules import PathRules, relatives
-from mcp_dispatch.policy.paths.rules__detours import Start
+from mcp_dispatch.policy.paths.rules import PathRules, Start, relatives
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,7 @@ from mcp_dispatch.policy.domains import DomainPattern, host_of
 from mcp_dispatch.policy.facts import Evidence, Names
 from mcp_dispatch.policy.paths.pattern import PathPattern
 from mcp_dispatch.policy.paths.rules import PathRules
-from mcp_dispatch.policy.rules.index import CommandIndex
-from mcp_dispatch.policy.rules.index__domain_index import DomainIndex
-from mcp_dispatch.policy.rules.index__name_index import NameIndex
+from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex, NameIndex
 from mcp_dispatch.policy.rules.model import Rule, Target, ToolNamed
 from mcp_dispatch.shell.analyze import is_harmless
 from mcp_dispatch.shell.ast import EXPANSION, Form, Plain, SimpleCommand, Word

@@ -7,7 +7,7 @@ from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.decision import Vote
 from mcp_dispatch.policy.explain import Call, NoSuchCall, call_of, judge
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.settings.problems import Problem, Severity, shown
+from mcp_dispatch.settings.problems import Problem, Severity, format_value
 from mcp_dispatch.settings.settings import RuleTestText
 
 
@@ -53,4 +53,4 @@ def _failures(
 def _named(call: Call) -> str:
     """The call in a few words."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
-    return f"{call.tool}({shown(values[0])[1:-1]})" if values else call.tool
+    return f"{call.tool}({format_value(values[0])[1:-1]})" if values else call.tool

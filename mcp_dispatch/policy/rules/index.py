@@ -1,5 +1,6 @@
 """Many command patterns at once: a command is tried only on those that begin as it does."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mcp_dispatch.policy.commands.expand import Reading, starts_of
@@ -8,9 +9,12 @@ from mcp_dispatch.policy.commands.pattern import (
     SEPARATOR,
     CommandPattern,
     Match,
+    Wildcard,
     collapsed,
 )
-from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.domains import DomainPattern
+from mcp_dispatch.policy.rules.model import NamesLike, ServerNamed, Target, ToolNamed
+from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.shell.ast import EXPANSION
 
 _KEY = 3
@@ -109,3 +113,76 @@ class CommandIndex:
         self._filed.setdefault(key, []).append(at)
         for length in range(len(key)):
             self._beyond.setdefault(key[:length], []).append(at)
+
+
+_LABELS = 2
+"""By how many of its last labels a pattern is filed."""
+
+
+class DomainIndex:
+    """Patterns known by their position."""
+
+    def __init__(self, patterns: Mapping[int, DomainPattern]) -> None:
+        self._patterns = patterns
+        self._filed: dict[tuple[str, ...], list[int]] = {}
+        for at, pattern in patterns.items():
+            self._filed.setdefault(_key(pattern), []).append(at)
+
+    def covering(self, host: str | None) -> Iterator[int]:
+        """The patterns that mean the host. All may mean one that cannot be read."""
+        if host is None:
+            yield from self._patterns
+            return
+        labels = host.split(".")
+        for length in range(min(_LABELS, len(labels)) + 1):
+            for at in self._filed.get(tuple(labels[len(labels) - length :]), ()):
+                if self._patterns[at].covers(host):
+                    yield at
+
+
+def _key(pattern: DomainPattern) -> tuple[str, ...]:
+    """Its last labels, up to the first that has a `*`."""
+    key: list[str] = []
+    for label in reversed(pattern.labels[-_LABELS:]):
+        if not label.literal:
+            break
+        key.insert(0, label.pieces[0])
+    return tuple(key)
+
+
+class NameIndex:
+    """Targets known by their position."""
+
+    def __init__(self, targets: Mapping[int, Target]) -> None:
+        self._targets = targets
+        self._named: dict[str, list[int]] = {}
+        self._servers: dict[str, list[int]] = {}
+        self._always: list[int] = []
+        for position, target in targets.items():
+            self._file(position, target)
+
+    def covering(self, subject: Subject, *, strictly: bool) -> Iterator[int]:
+        """The targets that mean the tool. An allow is read strictly: by its rule name alone."""
+        for position in self.candidates(subject):
+            if self._targets[position].covers(subject, strictly=strictly):
+                yield position
+
+    def candidates(self, subject: Subject) -> Iterable[int]:
+        names = (subject.rule_name, subject.exposed_name)
+        found = [self._named.get(unicodedata.normalize("NFKC", name), ()) for name in names]
+        servers = self._servers.get(subject.server, ()) if subject.server is not None else ()
+        return dict.fromkeys([*found[0], *found[1], *servers, *self._always])
+
+    def _file(self, position: int, target: Target) -> None:
+        match target:
+            case ToolNamed(name):
+                key = unicodedata.normalize("NFKC", name)
+                self._named.setdefault(key, []).append(position)
+            case ServerNamed():
+                # Its name in full also means a tool that is listed under that name.
+                key = unicodedata.normalize("NFKC", target.written)
+                self._named.setdefault(key, []).append(position)
+                if not target.tools.literal:
+                    self._servers.setdefault(target.server, []).append(position)
+            case NamesLike():
+                self._always.append(position)

@@ -5,8 +5,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.policy.commands.pattern import ANYTHING, CommandPattern
-from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.commands.pattern import ANYTHING, CommandPattern, Wildcard
 from mcp_dispatch.policy.commands.wrappers import UNREADABLE, WRAPPERS
 from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, means_nothing
 from mcp_dispatch.settings.settings import RuleText

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcp_dispatch.model.decision import Effect, Origin
-from mcp_dispatch.policy.commands.pattern import CommandPattern
-from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.commands.pattern import CommandPattern, Wildcard
 from mcp_dispatch.policy.domains import DomainPattern
 from mcp_dispatch.policy.paths.pattern import PathPattern
 from mcp_dispatch.policy.subject import Subject

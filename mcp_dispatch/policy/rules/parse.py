@@ -4,8 +4,7 @@ import re
 from dataclasses import replace
 
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.policy.commands.pattern import command_pattern
-from mcp_dispatch.policy.commands.pattern__wildcard import Wildcard
+from mcp_dispatch.policy.commands.pattern import Wildcard, command_pattern
 from mcp_dispatch.policy.domains import domain_pattern
 from mcp_dispatch.policy.paths.pattern import path_pattern
 from mcp_dispatch.policy.rules.lint import (

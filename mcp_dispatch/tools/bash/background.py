@@ -6,17 +6,20 @@ import string
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.tools import FileDelivered, ToolResult, text_result
 from mcp_dispatch.processes.child import Child
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.output_file import Recording
-from mcp_dispatch.tools.bash.process__bash_watch import Watched, watch
-from mcp_dispatch.tools.bash.result import spoken, stopped, timed_out
-from mcp_dispatch.tools.bash.result__bash_text import headline
+from mcp_dispatch.shell.ast import Unknown
+from mcp_dispatch.shell.plain_parser import read
+from mcp_dispatch.tools.bash.process import Watched, watch
+from mcp_dispatch.tools.bash.result import duration, headline, spoken, stopped, timed_out
 
 RUNNING_AT_MOST = 20
 LIFE_MS = 1_800_000
@@ -181,3 +184,59 @@ def _close(job: Job, last_line: str) -> None:
     # Nobody is left to be told that a file would not go.
     with suppress(OSError):
         job.belongings.close()
+
+
+_GIT = re.compile(r"\bgit\b")
+
+
+def may_move(command: str) -> bool:
+    """Whether a late command goes on in the background. The others are ended.
+
+    Nobody waits for a `sleep` that is not waited for, `git` would go on holding its locks, and of
+    a command that is not understood nobody knows what it would go on with.
+    """
+    understood = read(command)
+    if isinstance(understood, Unknown):
+        return False
+    words = [word.value for each in understood.commands for word in each.words]
+    if any(_GIT.search(text) for text in (command, *words)):
+        return False
+    first = understood.commands[0].words
+    return not first or PurePosixPath(first[0].value).name != "sleep"
+
+
+def started(task: Task, life_ms: int) -> ToolResult:
+    text = f"Command is running in the background with ID: {task.id}\n{_what_next(task, life_ms)}"
+    return _result(task, text, {"stdout": "", "stderr": "", "interrupted": False})
+
+
+def moved(task: Task, timeout_ms: int, life_ms: int, output: str) -> ToolResult:
+    """`output` is what was printed until now."""
+    text = (
+        f"Command did not complete within its {timeout_ms / 1000:g}s timeout and was moved to the"
+        f" background with ID: {task.id}\n{_what_next(task, life_ms)}"
+    )
+    if output:
+        text += f"\nOutput so far:\n{output}"
+    return _result(
+        task,
+        text,
+        {"stdout": output, "stderr": "", "interrupted": False, "timedOutAfterMs": timeout_ms},
+    )
+
+
+def _what_next(task: Task, life_ms: int) -> str:
+    return (
+        f"Output is being written to: {task.output}\n"
+        "Read that file to see what it prints; a last line will say how it ended.\n"
+        f"It may run for {duration(life_ms / 1000)}; to end it earlier, call TaskStop with"
+        f' task_id "{task.id}".'
+    )
+
+
+def _result(task: Task, text: str, response: JsonObject) -> ToolResult:
+    return text_result(
+        text,
+        response={**response, "backgroundTaskId": task.id},
+        changes=(FileDelivered(str(task.output)),),
+    )

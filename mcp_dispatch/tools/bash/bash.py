@@ -21,26 +21,25 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     error_result,
 )
-from mcp_dispatch.processes.child import Child
-from mcp_dispatch.processes.child__errors import CannotStart
+from mcp_dispatch.processes.child import CannotStart, Child
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.output_file import Recording
 from mcp_dispatch.results.store import CannotKeep, Kept, ResultStore
-from mcp_dispatch.shell.analyze__read_only import is_read_only
+from mcp_dispatch.shell.analyze import is_read_only
 from mcp_dispatch.tools.base import BuiltIn, Declaration
-from mcp_dispatch.tools.bash import background__bash_background as bash_background
-from mcp_dispatch.tools.bash import result__bash_text as bash_text
+from mcp_dispatch.tools.bash import background as bash_background
+from mcp_dispatch.tools.bash import result as bash_text
 from mcp_dispatch.tools.bash.background import LIFE_MS, LONGEST_LIFE_MS, BackgroundTasks, Job, Task
 from mcp_dispatch.tools.bash.process import (
     DirectoryReport,
+    Watched,
     environment,
     open_recording,
     refuse_what_bash_cannot_take,
     start,
+    watch,
 )
-from mcp_dispatch.tools.bash.process__bash_watch import Watched, watch
-from mcp_dispatch.tools.bash.result import Ending, ended, stopped, timed_out
-from mcp_dispatch.tools.bash.result__bash_persisted import persisted_result
+from mcp_dispatch.tools.bash.result import Ending, ended, persisted_result, stopped, timed_out
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,17 @@
 """How a command ended: of some commands, exit code 1 is an answer and not a failure."""
 
+import codecs
 import re
 import signal
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.tools import ContextChange, FileDelivered, Replacement, ToolResult, Why
+from mcp_dispatch.processes.output_file import Recording
+from mcp_dispatch.results.markers import link, persisted_preview
+from mcp_dispatch.results.preview import PREVIEW_BYTES, preview
+from mcp_dispatch.results.store import Kept
 
 _MEANING_OF_ONE: dict[tuple[str, ...], str] = {
     ("grep",): "No matches found",
@@ -160,3 +166,78 @@ def duration(seconds: float) -> str:
     """`2m 0s`, `30s`, `0.5s`."""
     minutes, rest = divmod(seconds, 60)
     return f"{int(minutes)}m {int(rest)}s" if minutes else f"{rest:g}s"
+
+
+LAST_LINE_BYTES = 4096
+LAST_LINE_CHARACTERS = 200
+HEADLINE_CHARACTERS = 80
+
+
+def shown(recording: Recording, limit: int) -> str:
+    """All of it, or its beginning and its end where it has more than `limit` bytes."""
+    if recording.size <= limit:
+        return decoded(recording.read(0, recording.size))
+    half = limit // 2
+    head = _whole_characters(recording.read(0, half))
+    tail = _without_continuation(recording.read(recording.size - half, half))
+    left_out = recording.size - len(head) - len(tail)
+    return f"{decoded(head)}\n\n... [{left_out:,} bytes left out] ...\n\n{decoded(tail)}"
+
+
+def decoded(raw: bytes) -> str:
+    """UTF-8 with what is not UTF-8 replaced, and no newline at the end."""
+    return raw.decode("utf-8", errors="replace").removesuffix("\n")
+
+
+def last_line(recording: Recording) -> str:
+    """The last line that shows anything, for somebody who waits; empty where there is none."""
+    start = max(0, recording.size - LAST_LINE_BYTES)
+    text = decoded(recording.read(start, LAST_LINE_BYTES))
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    return _printable(lines[-1])[:LAST_LINE_CHARACTERS] if lines else ""
+
+
+def headline(command: str) -> str:
+    """The beginning of a command, on one line, for a list of several."""
+    line = " ".join(_printable(command).split())
+    return line if len(line) <= HEADLINE_CHARACTERS else f"{line[: HEADLINE_CHARACTERS - 1]}…"
+
+
+def _whole_characters(raw: bytes) -> bytes:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(raw)
+    unfinished, _ = decoder.getstate()
+    return raw[: len(raw) - len(unfinished)]
+
+
+def _without_continuation(raw: bytes) -> bytes:
+    start = next((at for at, byte in enumerate(raw[:4]) if byte & 0xC0 != 0x80), 0)
+    return raw[start:]
+
+
+def _printable(line: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in line).strip()
+
+
+def persisted_result(
+    ending: Ending,
+    recording: Recording,
+    kept: Kept,
+    note: str,
+    changes: tuple[ContextChange, ...],
+) -> ToolResult:
+    """`note` is what else there is to say of a command that did not fail."""
+    # A little more than what is shown, so that the cut is made by the rules of every preview.
+    shown = preview(decoded(recording.read(0, PREVIEW_BYTES * 2)))
+    text = "\n".join(part for part in (persisted_preview(shown, kept), note) if part)
+    response: JsonObject = {
+        **ending.response(shown),
+        "persistedOutputPath": str(kept.path),
+        "persistedOutputSize": kept.size,
+    }
+    return ToolResult(
+        {"content": [{"type": "text", "text": text}, link(kept, "text/plain")]},
+        response,
+        (*changes, FileDelivered(str(kept.path))),
+        (Replacement(Why.STREAM, "text", kept.size, str(kept.path)),),
+    )

@@ -14,7 +14,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.tools.base import BuiltIn, Declaration
 from mcp_dispatch.tools.bash.background import BackgroundTasks
-from mcp_dispatch.tools.bash.result__bash_text import headline
+from mcp_dispatch.tools.bash.result import headline
 
 OLD_NAMES = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
 """What the tool was called before, and is still called by."""

@@ -25,13 +25,16 @@ from mcp_dispatch.tools.base import BuiltIn, Declaration
 from mcp_dispatch.tools.files.diff import hunks_between, structured_patch, unified
 from mcp_dispatch.tools.files.encoding import NEW_DOCUMENT, Document, document_of, shown
 from mcp_dispatch.tools.files.read import BUDGET
-from mcp_dispatch.tools.files.target import FILE_PATH, Target, target_of, with_path
-from mcp_dispatch.tools.files.target__freshness import (
+from mcp_dispatch.tools.files.target import (
+    FILE_PATH,
     MODIFIED,
     NOT_READ,
+    Target,
     is_stale,
     load_seen,
     refuse_half_characters,
+    target_of,
+    with_path,
 )
 from mcp_dispatch.tools.files.text_match import Found, find, replaced
 

@@ -27,20 +27,25 @@ from mcp_dispatch.tools.files.image import (
     format_of,
     picture_of,
 )
-from mcp_dispatch.tools.files.notebook import NOTEBOOK_LIMIT, NotANotebook, parse_notebook
-from mcp_dispatch.tools.files.notebook__notebook_view import notebook_result
+from mcp_dispatch.tools.files.notebook import (
+    NOTEBOOK_LIMIT,
+    NotANotebook,
+    notebook_result,
+    parse_notebook,
+)
 from mcp_dispatch.tools.files.target import FILE_PATH, Target, target_of, with_path
 from mcp_dispatch.tools.files.text_page import (
     BUDGET,
     LINES,
     TOKENS,
     WIDTH,
+    Bounds,
+    Folded,
     Stop,
     has_changed,
     page_result,
     read_page,
 )
-from mcp_dispatch.tools.files.text_page__window import Bounds, Folded
 
 _DEADLINE_SECONDS = 120
 # Reads that wait for each other must not take the threads that other tools need.

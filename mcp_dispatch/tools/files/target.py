@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_dispatch.fs.safe_open import CannotUse, Loaded, exists, load
 from mcp_dispatch.fs.workspace import Workspace, real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
-from mcp_dispatch.model.tools import CallContext
+from mcp_dispatch.model.tools import CallContext, FileSeen
 
 FILE_PATH: Json = {
     "type": "string",
@@ -60,3 +61,39 @@ def path_changed(path: str) -> Refused:
 def with_path(arguments: JsonObject, target: Target) -> JsonObject:
     """The arguments as rules, hooks and `run` see them."""
     return {**arguments, "file_path": str(target.path)}
+
+
+NOT_READ = "File has not been read yet. Read it first before writing to it."
+MODIFIED = (
+    "File has been modified since read, either by the user or by a linter."
+    " Read it again before attempting to write it."
+)
+
+
+def load_seen(target: Target, seen: FileSeen | None) -> Loaded | None:
+    """The file as it is now; None where there is none. Raises `CannotUse` for an unread one.
+
+    Whether a partial view is enough, and whether the file may have changed, the tool decides.
+    """
+    if not exists(target.real):
+        return None
+    if seen is None:
+        raise CannotUse(NOT_READ)
+    return load(target.real)
+
+
+def is_stale(loaded: Loaded, seen: FileSeen) -> bool:
+    """By content alone: a newer time on the same bytes is no change, an old one no proof."""
+    return loaded.digest != seen.digest
+
+
+def refuse_half_characters(field: str, text: str) -> None:
+    """A lone surrogate is no text in any encoding."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Refused(
+            RefusedBy.SEMANTIC,
+            f"{field} contains half a surrogate pair at position {error.start}; send whole"
+            " characters.",
+        ) from error

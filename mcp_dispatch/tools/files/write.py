@@ -20,13 +20,16 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.tools.base import BuiltIn, Declaration
 from mcp_dispatch.tools.files.diff import Hunk, hunks_between, structured_patch, unified
 from mcp_dispatch.tools.files.encoding import NEW_DOCUMENT, Document, document_of
-from mcp_dispatch.tools.files.target import FILE_PATH, Target, target_of, with_path
-from mcp_dispatch.tools.files.target__freshness import (
+from mcp_dispatch.tools.files.target import (
+    FILE_PATH,
     MODIFIED,
     NOT_READ,
+    Target,
     is_stale,
     load_seen,
     refuse_half_characters,
+    target_of,
+    with_path,
 )
 
 _DECLARATION = Declaration(

@@ -24,8 +24,7 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.tools.base import BuiltIn, Declaration
 from mcp_dispatch.tools.search.gitignore import ignored_around
 from mcp_dispatch.tools.search.glob_pattern import fixed_prefix, parse, refuse_unusable
-from mcp_dispatch.tools.search.root import Place, Sight, entered, place_at
-from mcp_dispatch.tools.search.root__search_names import shown
+from mcp_dispatch.tools.search.root import Place, Sight, entered, place_at, shown
 from mcp_dispatch.tools.search.walk import Found, Walk
 
 MOST_FILES = 100

@@ -20,16 +20,14 @@ from mcp_dispatch.model.tools import (
     nothing_hidden,
     text_result,
 )
-from mcp_dispatch.processes.child__errors import CannotStart
+from mcp_dispatch.processes.child import CannotStart
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.results.locks import keep_young
 from mcp_dispatch.tools.base import BuiltIn, Declaration
 from mcp_dispatch.tools.search import grep_result
 from mcp_dispatch.tools.search.grep_result import Answer, View
-from mcp_dispatch.tools.search.ripgrep import Ending, search
-from mcp_dispatch.tools.search.ripgrep__ripgrep_binary import find_ripgrep
-from mcp_dispatch.tools.search.ripgrep_json import LineReader
-from mcp_dispatch.tools.search.ripgrep_json__ripgrep_output import CountReader, FileReader, Reader
+from mcp_dispatch.tools.search.ripgrep import Ending, find_ripgrep, search
+from mcp_dispatch.tools.search.ripgrep_json import CountReader, FileReader, LineReader, Reader
 from mcp_dispatch.tools.search.ripgrep_request import (
     HEAD_LIMIT,
     MOST_CONTEXT,
@@ -37,8 +35,7 @@ from mcp_dispatch.tools.search.ripgrep_request import (
     options,
     request_of,
 )
-from mcp_dispatch.tools.search.root import Place, Sight, entered, place_at
-from mcp_dispatch.tools.search.root__search_names import shown_from
+from mcp_dispatch.tools.search.root import Place, Sight, entered, place_at, shown_from
 
 SECONDS = 20.0
 RESULT_LIMIT = 20_000

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.tools.search.ripgrep_json import MOST_CHARACTERS, Line, LineReader
-from mcp_dispatch.tools.search.ripgrep_json__ripgrep_output import CountReader, FileReader
+from mcp_dispatch.tools.search.ripgrep_json import (
+    MOST_CHARACTERS,
+    CountReader,
+    FileReader,
+    Line,
+    LineReader,
+)
 from mcp_dispatch.tools.search.ripgrep_request import Request
-from mcp_dispatch.tools.search.root import Place
-from mcp_dispatch.tools.search.root__search_names import shown_from
+from mcp_dispatch.tools.search.root import Place, shown_from
 
 PAST_THE_END = "No entries at this offset"
 

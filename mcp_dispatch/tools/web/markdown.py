@@ -8,8 +8,7 @@ from subprocess import PIPE
 import anyio
 
 import mcp_dispatch.web
-from mcp_dispatch.processes.child import Child
-from mcp_dispatch.processes.child__errors import CannotStart
+from mcp_dispatch.processes.child import CannotStart, Child
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.processes.environment import baseline
 

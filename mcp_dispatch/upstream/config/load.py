@@ -22,7 +22,6 @@ from mcp_dispatch.upstream.config.entry import (
     odd_keys,
     read_entry,
 )
-from mcp_dispatch.upstream.config.load__expansion import expand
 from mcp_dispatch.upstream.config.model import (
     CALL_SECONDS,
     CONNECT_SECONDS,
@@ -34,6 +33,29 @@ from mcp_dispatch.upstream.config.model import (
     ToolChoice,
 )
 from mcp_dispatch.upstream.transports.headers import header_problem
+
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def expand(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The text with its variables filled in, and the names that had neither value nor default.
+
+    Those stay as they were written, as do all other shell forms. A value that itself contains
+    `${…}` is not expanded again.
+    """
+    unset: list[str] = []
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        if name in environ:
+            return environ[name]
+        if default is None:
+            unset.append(name)
+            return match.group(0)
+        return default
+
+    return _VARIABLE.sub(value, text), tuple(unset)
+
 
 _SHORTEST_TIMEOUT_MS: Final = 1_000
 # What decides which server it is; all other keys say how it is treated.

@@ -11,8 +11,14 @@ from mcp_dispatch.settings.layers import LayerKind, of_workspace
 from mcp_dispatch.settings.merge import Restrictions
 from mcp_dispatch.settings.models import ServerMatch
 from mcp_dispatch.settings.settings import Kept, Settings
-from mcp_dispatch.upstream.config.load import Entry, Problem, file_entries, read_servers, replaced
-from mcp_dispatch.upstream.config.load__expansion import expand
+from mcp_dispatch.upstream.config.load import (
+    Entry,
+    Problem,
+    expand,
+    file_entries,
+    read_servers,
+    replaced,
+)
 from mcp_dispatch.upstream.config.model import ServerConfig
 
 PROJECT_FILE = ".mcp.json"

@@ -4,9 +4,39 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mcp_dispatch.model.json import JsonObject
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+
+from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.errors import NotTaken
-from mcp_dispatch.upstream.transports.http_session__modern import modern_headers, stamped_version
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+
+
+def stamped_version(message: JsonObject) -> str | None:
+    """The version that a request of the era without a handshake carries with it."""
+    version = _object(_object(message.get("params")).get("_meta")).get(VERSION_KEY)
+    return version if isinstance(version, str) else None
+
+
+def modern_headers(message: JsonObject, version: str) -> dict[str, str]:
+    method = str(message.get("method"))
+    headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
+    key = NAME_BEARING_METHODS.get(method)
+    name = _object(message.get("params")).get(key) if key else None
+    if isinstance(name, str):
+        headers[MCP_NAME_HEADER] = encode_header_value(name)
+    return headers
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
 
 SESSION_FIELD: Final = "mcp-session-id"
 VERSION_FIELD: Final = "mcp-protocol-version"

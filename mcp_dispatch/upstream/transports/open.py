@@ -8,8 +8,7 @@ from pathlib import Path
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.config.model import Address, Launch, ServerConfig
 from mcp_dispatch.upstream.transports.base import Transport
-from mcp_dispatch.upstream.transports.process import running
-from mcp_dispatch.upstream.transports.process__stderr_log import StderrLog
+from mcp_dispatch.upstream.transports.process import StderrLog, running
 from mcp_dispatch.upstream.transports.stdio import StdioTransport
 from mcp_dispatch.wire.sdk_streams import OnNoise
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from mcp_dispatch.processes.children import Children
 from mcp_dispatch.upstream.config.model import Address
 from mcp_dispatch.upstream.transports.base import Transport
-from mcp_dispatch.upstream.transports.headers import Headers
-from mcp_dispatch.upstream.transports.headers__helper import HeadersHelper
+from mcp_dispatch.upstream.transports.headers import Headers, HeadersHelper
 from mcp_dispatch.upstream.transports.http import StreamableHttp
 from mcp_dispatch.upstream.transports.http_client import HttpClient
 from mcp_dispatch.upstream.transports.sse import EventStreamHttp

@@ -1,11 +1,13 @@
 """One life of a server's process: started with its environment, its stderr kept, ended for good."""
 
+import os
 import signal
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
+from types import TracebackType
 from typing import Final
 
 import anyio
@@ -14,7 +16,60 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from mcp_dispatch.processes.children import Child, Children
 from mcp_dispatch.processes.environment import baseline, inherited
 from mcp_dispatch.upstream.config.model import Launch
-from mcp_dispatch.upstream.transports.process__stderr_log import StderrLog
+
+LOG_LIMIT: Final = 1_000_000
+
+
+class StderrLog:
+    """`logs/<server>.stderr.log` with one older copy. Several processes may append to one file."""
+
+    def __init__(self, folder: Path, server: str, *, limit: int = LOG_LIMIT) -> None:
+        self.path = folder / f"{server}.stderr.log"
+        self._older = folder / f"{server}.stderr.log.1"
+        self._limit = limit
+        self._fd = -1
+
+    def __enter__(self) -> "StderrLog":
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def write(self, text: bytes) -> None:
+        # A full disk costs the log, not the server that writes it.
+        with suppress(OSError):
+            if os.fstat(self._fd).st_size + len(text) > self._limit:
+                self._rotate()
+            os.write(self._fd, text[-self._limit :])
+
+    def _rotate(self) -> None:
+        # Another process may have rotated already: then its new file is simply taken up.
+        if _same_file(self.path, self._fd):
+            self.path.replace(self._older)
+        stale = self._fd
+        self._open()
+        os.close(stale)
+
+    def _open(self) -> None:
+        no_follow: int = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_follow, 0o600)
+
+
+def _same_file(path: Path, fd: int) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    here = os.fstat(fd)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
 
 # Seconds: to leave by itself once its stdin is closed; between TERM and KILL; for the last words.
 _FAREWELL: Final = 1.0
