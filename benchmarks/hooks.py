@@ -31,7 +31,7 @@ from mcp_dispatch.registry.registry import assemble
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.settings import Settings
-from tests.stand_ins import RecordingTool, ScriptedCaller
+from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
 ROUNDS = 40
 CALLS = 100

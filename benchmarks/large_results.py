@@ -20,8 +20,8 @@ import anyio
 from mcp_dispatch.upstream.config.model import ServerConfig
 from mcp_dispatch.upstream.lifecycle import State
 from mcp_dispatch.upstream.supervisor import Supervisor
-from tests.upstreams.support import raw_server, reached, supervised
-from tests.upstreams.web_process import web_process
+from tests.support.upstreams.support import raw_server, reached, supervised
+from tests.support.upstreams.web_process import web_process
 
 WAYS = ("stdio", "http, json", "http, events")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.client import Installation
+from tests.support.client import Installation
 
 # How long an example takes is the machine's business: properties are about what comes out.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,7 @@ import pytest
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, on_file, policy
+from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy
 
 BYPASS, ACCEPT = PermissionMode.BYPASS_PERMISSIONS, PermissionMode.ACCEPT_EDITS
 

@@ -8,7 +8,7 @@ import pytest
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
-from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
+from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
 
 MODES = list(PermissionMode)
 HOOK_ALLOWS = Vote(Tier.ALLOW, ALLOW, "the hook says so", Origin("hook.sh"))

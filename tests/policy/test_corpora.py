@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.policy.bench import ALLOW, bash, policy
+from tests.support.policies import ALLOW, bash, policy
 
 DISPUTED = {
     "git diff",

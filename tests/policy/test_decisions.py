@@ -13,9 +13,20 @@ from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
-from tests.policy.bench import ALLOW, ASK, DENY, SETTINGS, Rules, bash, on_file, policy, upstream
+from tests.support.paths import ROOT
+from tests.support.policies import (
+    ALLOW,
+    ASK,
+    DENY,
+    SETTINGS,
+    Rules,
+    bash,
+    on_file,
+    policy,
+    upstream,
+)
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = ROOT / "configs"
 MODES = list(PermissionMode)
 HOOK = Origin("hook.sh")
 

@@ -9,7 +9,7 @@ from mcp_dispatch.policy.domains import DomainPattern, domain_pattern, host_of
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.web.private_hosts import opened_by
-from tests.policy.bench import ALLOW, ASK, DENY, Rules, bash, policy
+from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, policy
 
 COVERED = [
     ("domain:example.com", "https://example.com/"),

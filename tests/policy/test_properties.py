@@ -17,7 +17,7 @@ from mcp_dispatch.shell.analyze import understood
 from mcp_dispatch.shell.ast import EXPANSION
 from mcp_dispatch.shell.fallback_tokens import tokens
 from mcp_dispatch.shell.plain_parser import read
-from tests.policy.bench import ALLOW, ASK, DENY, bash, on_file, rule, upstream
+from tests.support.policies import ALLOW, ASK, DENY, bash, on_file, rule, upstream
 
 # The first example pays for imports, and the machines that run tests are shared.
 unhurried = settings(deadline=None)

@@ -11,8 +11,8 @@ from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
-from tests.policy import reference
-from tests.policy.reference import CONFIG, HOME, WORKSPACE
+from tests.support import policy_reference
+from tests.support.policy_reference import CONFIG, HOME, WORKSPACE
 
 PAIRS = int(os.environ.get("MCP_DISPATCH_PAIRS", "5000"))
 """How many are tried; a million once in a while."""
@@ -197,7 +197,7 @@ def policy_of(chosen: dict[str, Any]) -> Policy:
 def subject_of(made: dict[str, Any]) -> Subject:
     tool, arguments = made["tool"], dict(made["input"])
     if "file_path" in arguments:
-        arguments["file_path"] = reference.absolute(arguments["file_path"])
+        arguments["file_path"] = policy_reference.absolute(arguments["file_path"])
     server = tool.split("__")[1] if tool.startswith("mcp__") else None
     return Subject(tool, tool, server, arguments, made["input"], Path(WORKSPACE))
 
@@ -218,7 +218,7 @@ def test_both_say_the_same_of_random_settings_and_calls():
         for _ in range(10):
             made, hooks = call(random), random.choice([[], [], [], ["allow"], ["ask"], ["deny"]])
             ours = policy.judge(subject_of(made), hook_votes=map(hook_vote, hooks)).effect
-            theirs = reference.decide(chosen, made, hooks)
+            theirs = policy_reference.decide(chosen, made, hooks)
             told[theirs] = told.get(theirs, 0) + 1
             if ours.name.lower() != theirs:
                 differing.append((ours.name.lower(), theirs, made, chosen, hooks))
@@ -229,7 +229,7 @@ def test_both_say_the_same_of_random_settings_and_calls():
 
 
 def test_the_reference_is_short_and_shares_no_code():
-    text = Path(reference.__file__).read_text(encoding="utf-8")
+    text = Path(policy_reference.__file__).read_text(encoding="utf-8")
     imported = [
         node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(ast.parse(text))

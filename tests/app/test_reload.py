@@ -1,0 +1,371 @@
+"""Settings change while the server runs: rules, hooks and variables, without dropping a call."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.options import Options
+from mcp_dispatch.fs.state_dir import StateDirectory
+from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
+from mcp_dispatch.model.errors import StartError
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import Refusal
+from mcp_dispatch.settings.layers import own_file
+from tests.support.client import Installation, RawServer, raw_server, text_in, tools_call
+from tests.support.paths import ROOT
+from tests.support.stand_ins import ScriptedCaller
+
+
+class Home:
+    """A person's config directory and workspace, and the application over them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "workspace"
+        self.root.mkdir()
+        self.user = folder / "config" / "settings.json"
+        self.project = self.root / ".mcp-dispatch" / "settings.json"
+        self.managed = folder / "managed"
+
+    def write(self, path: Path, content: Mapping[str, Any] | str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name("beside")
+        text = content if isinstance(content, str) else json.dumps(content)
+        beside.write_text(text, encoding="utf-8")
+        return beside.replace(path)
+
+    @property
+    def options(self) -> Options:
+        environ = {
+            "MCP_DISPATCH_CONFIG_DIR": str(self.user.parent),
+            "CLAUDE_CONFIG_DIR": str(self.folder / "claude"),
+            "PATH": "/usr/bin:/bin",
+        }
+        return Options(workspace=self.root, managed_dir=self.managed, environ=environ)
+
+    @asynccontextmanager
+    async def app(self, options: Options | None = None) -> AsyncGenerator["Running", None]:
+        state = StateDirectory.open(self.folder / "state")
+        async with open_app(options or self.options, state) as app:
+            yield Running(app)
+
+
+class Running:
+    """The application, and a way to wait for it to read its settings again."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._reloaded = anyio.Event()
+        app.on_reloaded = self._note
+
+    def _note(self) -> None:
+        self._reloaded.set()
+        self._reloaded = anyio.Event()
+
+    async def after(self, change: Callable[[], Path]) -> None:
+        async with self.reloading():
+            change()
+
+    @asynccontextmanager
+    async def reloading(self) -> AsyncGenerator[None, None]:
+        reloaded = self._reloaded
+        with anyio.fail_after(30):
+            yield
+            await reloaded.wait()
+
+    async def bash(self, command: str) -> str:
+        return _text(await self.call("Bash", {"command": command}))
+
+    async def call(self, name: str, arguments: JsonObject) -> Outcome:
+        call = ToolCall("1", "1", name, arguments)
+        with anyio.fail_after(20):
+            return await self.app.dispatcher.dispatch(call, self.app.scope, ScriptedCaller())
+        raise AssertionError("the deadline passed")
+
+
+def _text(outcome: Outcome) -> str:
+    if isinstance(outcome, Refusal):
+        return outcome.message
+    assert isinstance(outcome, Completed)
+    return text_in({"result": outcome.wire})
+
+
+def denial(rule: str, file: Path) -> str:
+    return f"Permission to use Bash has been denied: a deny rule forbids it ({rule} in {file}:1)."
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+async def test_a_rule_that_is_written_while_the_server_runs_counts_from_then_on(home: Home) -> None:
+    home.write(home.user, {"permissions": {"allow": ["Bash(printf a)"]}})
+
+    async with home.app() as running:
+        before = await running.bash("printf a")
+        await running.after(
+            lambda: home.write(home.user, {"permissions": {"deny": ["Bash(printf:*)"]}})
+        )
+        after = await running.bash("printf a")
+
+    assert before == "a"
+    assert after == denial("Bash(printf:*)", home.user)
+
+
+async def test_files_that_did_not_exist_when_the_server_started_count_as_well(home: Home) -> None:
+    async with home.app() as running:
+        await running.after(
+            lambda: home.write(home.project, {"permissions": {"deny": ["Bash(printf:*)"]}})
+        )
+        denied = await running.bash("printf a")
+        await running.after(
+            lambda: home.write(
+                own_file(home.user.parent, home.root), {"permissions": {"allow": ["Bash(echo:*)"]}}
+            )
+        )
+        allowed = await running.bash("echo b")
+
+    assert denied == denial("Bash(printf:*)", home.project)
+    assert allowed == "b"
+
+
+async def test_a_file_that_breaks_loosens_nothing_and_the_others_still_change(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.write(home.user, {"permissions": {"deny": ["Bash(printf:*)"], "allow": ["Bash(echo:*)"]}})
+
+    async with home.app() as running:
+        await running.after(lambda: home.write(home.user, '{"permissions": {"deny": ['))
+        still_denied = await running.bash("printf a")
+        await running.after(
+            lambda: home.write(home.project, {"permissions": {"deny": ["Bash(echo:*)"]}})
+        )
+        now_denied = await running.bash("echo a")
+
+    assert still_denied == denial("Bash(printf:*)", home.user)
+    assert now_denied == denial("Bash(echo:*)", home.project)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        f"{home.user}: not JSON: Expecting value at line 1, column 27; what it said before stays "
+        "in force"
+    ]
+
+
+async def test_a_managed_file_that_appears_broken_leaves_everything_as_it_was(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.write(home.user, {"permissions": {"deny": ["Bash(printf:*)"]}})
+    part = home.managed / "settings.d" / "50.json"
+
+    async with home.app() as running:
+        home.write(part, "{")
+        running.app.reload()
+        home.user.unlink()
+        running.app.reload()
+        denied = await running.bash("printf a")
+
+    assert denied == denial("Bash(printf:*)", home.user)
+    errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert set(errors) == {
+        f"{part}: not JSON: Expecting property name enclosed in double quotes at line 1, column 2; "
+        "the settings stay as they were"
+    }
+
+
+async def test_a_broken_managed_file_stops_the_start(home: Home) -> None:
+    file = home.managed / "settings.json"
+    home.write(file, "[]")
+
+    with pytest.raises(StartError) as raised:
+        async with home.app():
+            raise AssertionError("it started")
+
+    assert str(raised.value) == f"{file}: expected an object at the top"
+
+
+async def test_trust_takes_effect_in_a_server_that_is_running_and_so_does_its_end(
+    home: Home,
+) -> None:
+    home.write(home.project, {"permissions": {"allow": ["Bash(printf:*)"]}, "env": {"STAGE": "x"}})
+
+    async def mcp_dispatch(*arguments: str) -> None:
+        command = [sys.executable, "-m", "mcp_dispatch", *arguments, str(home.root)]
+        environ = {"MCP_DISPATCH_CONFIG_DIR": str(home.user.parent)}
+        await anyio.run_process(command, env=environ, cwd=ROOT)
+
+    async with home.app() as running:
+        before = await running.call("Bash", {"command": "printf $STAGE"})
+        async with running.reloading():
+            await mcp_dispatch("trust", "--yes")
+        trusted = await running.bash("printf $STAGE")
+        async with running.reloading():
+            await mcp_dispatch("untrust")
+        after = await running.call("Bash", {"command": "printf $STAGE"})
+
+    assert isinstance(before, Refusal)
+    assert trusted == "x"
+    assert isinstance(after, Refusal)
+
+
+async def test_variables_of_settings_reach_commands_and_hooks_and_change_with_them(
+    home: Home,
+) -> None:
+    def settings(value: str) -> Mapping[str, Any]:
+        hook = {"type": "command", "command": "printf $STAGE >> hook.log"}
+        return {
+            "env": {"STAGE": value, "MCP_DISPATCH_X": "never"},
+            "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]},
+            "permissions": {"allow": ["Bash"]},
+        }
+
+    home.write(home.user, settings("one"))
+
+    async with home.app() as running:
+        first = await running.bash('printf "$STAGE$MCP_DISPATCH_X"')
+        await running.after(lambda: home.write(home.user, settings("two")))
+        second = await running.bash("printf $STAGE")
+
+    assert (first, second) == ("one", "two")
+    assert (home.root / "hook.log").read_text(encoding="utf-8") == "onetwo"
+
+
+async def test_cve_2025_59536_nothing_of_an_untrusted_workspace_is_started(home: Home) -> None:
+    hook = {"type": "command", "command": f"touch {home.folder}/ran"}
+    home.write(
+        home.project,
+        {
+            "hooks": {"PreToolUse": [{"hooks": [hook]}], "SessionStart": [{"hooks": [hook]}]},
+            "mcpServers": {"evil": {"command": "touch", "args": [f"{home.folder}/ran"]}},
+        },
+    )
+    home.write(
+        home.root / ".mcp.json",
+        {"mcpServers": {"evil": {"command": "touch", "args": [f"{home.folder}/ran"]}}},
+    )
+    home.write(home.user, {"permissions": {"allow": ["Bash"]}})
+
+    async with home.app() as running:
+        answer = await running.bash("printf a")
+
+    assert answer == "a"
+    assert not (home.folder / "ran").exists()
+
+
+async def test_the_same_problem_is_told_once_however_often_settings_are_read(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.write(home.user, {"permissions": {"allow": [7]}})
+
+    async with home.app() as running:
+        await running.after(
+            lambda: home.write(home.user, {"permissions": {"allow": [7], "deny": ["WebFetch"]}})
+        )
+
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        f"{home.user}:1: permissions.allow[0]: expected a rule as a string, got 7; it is skipped"
+    ]
+
+
+async def test_what_is_read_once_says_so_when_it_changes(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with home.app() as running:
+        await running.after(
+            lambda: home.write(home.user, {"dispatch": {"naming": "bare", "tools": ["Read"]}})
+        )
+        listed = [definition["name"] for definition in await running.app.definitions()]
+
+    assert listed == ["Read"]
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "dispatch.naming is read once, at the start; it has changed since, without effect"
+    ]
+
+
+async def test_claude_codes_files_are_mentioned_once_where_they_are_not_read(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "mcp_dispatch.app.options")
+    theirs = home.folder / "claude" / "settings.json"
+    home.write(theirs, {"permissions": {"deny": ["Bash(printf:*)"]}})
+
+    async with home.app():
+        pass
+    async with home.app(replace(home.options, claude_settings=True)) as running:
+        denied = await running.bash("printf a")
+
+    mentioned = [each.message for each in caplog.records if "--claude-settings" in each.message]
+    assert mentioned == [f"not read without --claude-settings: {theirs}"]
+    assert denied == denial("Bash(printf:*)", theirs)
+
+
+async def test_the_clients_root_brings_the_settings_of_that_workspace(home: Home) -> None:
+    home.write(home.project, {"permissions": {"deny": ["Bash(printf:*)"]}})
+
+    async with home.app(replace(home.options, workspace=None)) as running:
+        running.app.use_roots([home.root])
+        denied = await running.bash("printf a")
+
+    assert denied == denial("Bash(printf:*)", home.project)
+
+
+async def until_list_changed(server: RawServer) -> None:
+    while (await server.receive()).get("method") != "notifications/tools/list_changed":
+        pass
+
+
+async def listed(server: RawServer, id: str) -> list[str]:
+    await server.send({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {}})
+    result = (await server.answer(id))["result"]
+    assert isinstance(result, dict)
+    tools = result["tools"]
+    assert isinstance(tools, list)
+    return [str(tool["name"]) for tool in tools if isinstance(tool, dict)]
+
+
+@pytest.fixture
+def pipes(installed: Installation) -> Iterator[tuple[int, int]]:
+    """`began`, which a command writes, and `go`, which it reads: open at both ends, never blocking."""
+    ends: list[int] = []
+    for name in ("began", "go"):
+        os.mkfifo(installed.workspace / name)
+        ends.append(os.open(installed.workspace / name, os.O_RDWR | os.O_NONBLOCK))
+    yield ends[0], ends[1]
+    for end in ends:
+        os.close(end)
+
+
+async def test_over_stdio_a_call_in_flight_survives_a_change_and_the_next_one_is_judged_by_it(
+    installed: Installation, pipes: tuple[int, int]
+) -> None:
+    began, go = pipes
+    installed.rules(allow=["Bash"])
+    (file,) = installed.folder.glob("settings-*.json")
+
+    async with raw_server(installed) as server:
+        with anyio.fail_after(30):
+            await server.greet()
+            before = await listed(server, "list-1")
+            await server.send(tools_call("slow", "Bash", command="echo > began; head -c 8 go"))
+            await anyio.wait_readable(began)
+            rules = {"permissions": {"deny": ["Bash(echo:*)", "Write"]}}
+            file.write_text(json.dumps(rules), encoding="utf-8")
+            await until_list_changed(server)
+            os.write(go, b"finished")
+            slow = await server.answer("slow")
+            await server.send(tools_call("next", "Bash", command="echo again"))
+            denied = await server.answer("next")
+            after = await listed(server, "list-2")
+
+    assert text_in(slow) == "finished"
+    assert denial("Bash(echo:*)", file) in text_in(denied)
+    assert [name for name in before if name not in after] == ["Write"]

@@ -1,0 +1,43 @@
+"""What the documentation says of rules holds: its examples are rule tests, and are run."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_dispatch.fs.workspace import Workspace
+from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.policy.rules.examples import failures
+from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from tests.support.paths import ROOT
+
+DOCS = ROOT / "docs"
+
+
+def examples(page: str) -> list[dict[str, Any]]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    blocks = [json.loads(block) for block in re.findall(r"```json\n(.+?)\n```", text, re.DOTALL)]
+    return [block for block in blocks if "permissions" in block]
+
+
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [(page, at) for page in ("rules.md", "explain.md") for at in range(len(examples(page)))],
+)
+def test_every_example_of_the_documentation_holds(tmp_path: Path, page: str, number: int):
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(examples(page)[number]), encoding="utf-8")
+    root = tmp_path / "w"
+    root.mkdir()
+    settings = load([Layer(LayerKind.FLAG, file)])
+    policy = Policy(settings, [root], [tmp_path / "own"], PermissionMode.DEFAULT)
+
+    failed = failures(settings.rule_tests, policy, Workspace(root))
+
+    assert settings.problems == ()
+    assert policy.problems == ()
+    assert settings.rule_tests
+    assert [each.reason for each in failed] == []

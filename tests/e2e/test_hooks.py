@@ -1,0 +1,103 @@
+"""Hooks of a real server, seen by real clients."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_dispatch.model.json import JsonObject
+from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.http_server_process import open_session, serving
+
+DEMO = (sys.executable, "-m", "mcp_dispatch.demo.upstream")
+
+
+def hook(**fields: Any) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", **fields}]}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_session_is_accompanied_from_its_first_call_to_its_end(
+    installed: Installation, era: Era
+) -> None:
+    remember = {
+        "type": "mcp_tool",
+        "server": "demo",
+        "tool": "remember",
+        "input": {"note": "ran ${tool_input.command}"},
+    }
+    installed.upstream("demo", *DEMO).settings(
+        {
+            "permissions": {"allow": ["mcp__demo__recall"]},
+            "hooks": {
+                "SessionStart": [hook(command="echo the session has begun")],
+                "PreToolUse": [
+                    {"matcher": "Bash", "hooks": [remember]},
+                    {
+                        "matcher": "Bash",
+                        "hooks": [
+                            {"type": "command", "command": "exit 2", "if": "Bash(git push:*)"}
+                        ],
+                    },
+                ],
+                "PostToolUse": [hook(command="head -c 20000 /dev/zero | tr '\\0' x >&2; exit 2")],
+                "SessionEnd": [hook(command="cat > ended", timeout=30)],
+            },
+        }
+    )
+
+    async with installed.client(era) as client:
+        await client.list_tools()
+        first = await client.call_tool("Bash", {"command": "echo one"})
+        pushed = await client.call_tool("Bash", {"command": "echo two && git push"})
+        recalled = await client.call_tool("demo__recall", {})
+
+    assert "SessionStart:startup hook additional context: the session has begun" in text_of(first)
+    assert "hook blocking error" in text_of(first)
+    assert pushed.is_error
+    assert "ran echo one" in text_of(recalled)
+    assert "ran echo two && git push" in text_of(recalled)
+    ended = json.loads((installed.workspace / "ended").read_text("utf-8"))
+    assert (ended["hook_event_name"], ended["reason"]) == ("SessionEnd", "other")
+
+
+async def test_a_session_over_http_ends_when_its_client_says_so(installed: Installation) -> None:
+    installed.settings({"hooks": {"SessionEnd": [hook(command="cat > ended", timeout=30)]}})
+    installed.file("notes.txt", "x")
+    call: JsonObject = {"name": "Read", "arguments": {"file_path": "notes.txt"}}
+    ended = installed.workspace / "ended"
+
+    async with serving(installed) as server, server.http() as http:
+        silent, speaking = [await open_session(http, server.url) for _ in range(2)]
+        message: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        assert (await speaking.post(message)).status_code == 200
+        assert await silent.delete() == 200
+        assert not ended.exists()
+        assert await speaking.delete() == 200
+        with anyio.fail_after(30):
+            while not ended.exists() or not ended.read_text("utf-8"):
+                await anyio.lowlevel.checkpoint()
+
+    assert json.loads(ended.read_text("utf-8"))["hook_event_name"] == "SessionEnd"
+
+
+async def test_a_long_context_is_kept_in_a_file_that_read_opens(installed: Installation) -> None:
+    says = "import json; print(json.dumps({'hookSpecificOutput': {'hookEventName': 'PostToolUse', "
+    says += "'additionalContext': 'line\\n' * 5000 + 'the end'}}))"
+    installed.file("says.py", says)
+    installed.file("notes.txt", "x")
+    group = {"matcher": "Glob", **hook(command=f"{sys.executable} says.py")}
+    installed.settings({"hooks": {"PostToolUse": [group]}})
+
+    async with installed.client() as client:
+        found = text_of(await client.call_tool("Glob", {"pattern": "notes.txt"}))
+        path = Path(found.partition("Full output saved to: ")[2].partition("\n")[0])
+        read = await client.call_tool("Read", {"file_path": str(path), "offset": 5001})
+
+    assert "PostToolUse:Glob hook additional context: <persisted-output>" in found
+    assert len(found) < 5_000
+    assert path.is_relative_to(installed.state)
+    assert "5001\tthe end\n" in text_of(read)

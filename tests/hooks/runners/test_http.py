@@ -1,0 +1,208 @@
+"""Http hooks against a real server, well-behaved and not."""
+
+import json
+import os
+
+import anyio
+import pytest
+from anyio.abc import ByteStream
+
+from mcp_dispatch.hooks.actions import HttpPost
+from mcp_dispatch.hooks.output import Failure, Printed
+from mcp_dispatch.hooks.runners.http import LARGEST_ANSWER, AllowedUrls, HttpLimits, HttpRunner
+from tests.support.web_server import Script, Server, answer, redirect, serving
+
+DOCUMENT = b'{"tool_name":"Bash"}\n'
+
+
+async def run(
+    post: HttpPost, limits: HttpLimits | None = None, **environ: str
+) -> Printed | Failure:
+    with anyio.fail_after(30):
+        return await HttpRunner({**os.environ, **environ}, limits).run(post, DOCUMENT)
+
+
+async def test_the_document_is_posted_and_the_answer_heard() -> None:
+    said = json.dumps({"decision": "block"})
+    async with serving({"/hook?a=1": answer(said, "text/plain")}) as server:
+        heard = await run(HttpPost(server.url("/hook?a=1")))
+
+    head = server.requests[0].lower()
+    assert heard == Printed(0, said)
+    assert head.startswith("post /hook?a=1 http/1.1\r\n")
+    assert "content-type: application/json\r\n" in head
+    assert f"content-length: {len(DOCUMENT)}\r\n" in head
+
+
+def headers_of(server: Server) -> dict[str, str]:
+    lines = server.requests[0].split("\r\n\r\n")[0].split("\r\n")[1:]
+    return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+
+
+async def test_only_variables_that_are_named_are_put_into_headers() -> None:
+    headers = (("Authorization", "Bearer $TOKEN"), ("X-Two", "${TOKEN}/$OTHER/$"), ("a", "$"))
+    async with serving({"/": answer("{}")}) as server:
+        post = HttpPost(server.url(), headers, ("TOKEN", "UNSET"))
+        await run(post, TOKEN="s3cret", OTHER="hidden")
+
+    sent = headers_of(server)
+    assert sent["authorization"] == "Bearer s3cret"
+    assert sent["x-two"] == "s3cret//$"
+    assert sent["a"] == "$"
+
+
+async def test_settings_bound_the_variables_of_every_hook() -> None:
+    limits = HttpLimits(variables=frozenset({"ONE"}))
+    async with serving({"/": answer("{}")}) as server:
+        post = HttpPost(server.url(), (("X", "[$ONE][$TWO]"),), ("ONE", "TWO"))
+        await run(post, limits, ONE="1", TWO="2")
+
+    assert headers_of(server)["x"] == "[1][]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X", "a\r\nEvil: 1"),
+        ("X", "a\0"),
+        ("X", "é"),
+        ("X\r\nEvil", "1"),
+        ("", "1"),
+        ("Content-Length", "0"),
+        ("Transfer-Encoding", "chunked"),
+        ("Host", "elsewhere"),
+    ],
+)
+async def test_a_header_that_cannot_be_sent_fails_the_hook_and_shows_no_value(
+    name: str, value: str
+) -> None:
+    async with serving({"/": answer("{}")}) as server:
+        post = HttpPost(server.url(), ((name, "$SECRET"),), ("SECRET",))
+        heard = await run(post, SECRET=value)
+
+    assert isinstance(heard, Failure)
+    assert "cannot be sent" in heard.message
+    assert value not in heard.message
+    assert server.requests == []
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with serving({"/": redirect("/other"), "/other": answer("{}")}) as server:
+        heard = await run(HttpPost(server.url()))
+
+    assert heard == Failure("answered with status 302, which decides nothing")
+    assert len(server.requests) == 1
+
+
+async def endless(stream: ByteStream) -> None:
+    await stream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    while True:
+        await stream.send(chunk)
+
+
+async def silent(stream: ByteStream) -> None:
+    await anyio.sleep_forever()
+
+
+async def drips(stream: ByteStream) -> None:
+    await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+    await anyio.sleep_forever()
+
+
+async def nonsense(stream: ByteStream) -> None:
+    await stream.send(b"SSH-2.0-OpenSSH_9.9\r\n")
+
+
+async def hangs_up(stream: ByteStream) -> None:
+    return None
+
+
+async def test_a_flood_is_cut_off() -> None:
+    async with serving({"/": endless}) as server:
+        heard = await run(HttpPost(server.url()))
+
+    assert heard == Failure(f"answered with more than {LARGEST_ANSWER} bytes")
+
+
+@pytest.mark.parametrize("script", [silent, drips])
+async def test_a_server_that_does_not_finish_is_left(script: Script) -> None:
+    async with serving({"/": script}) as server:
+        heard = await run(HttpPost(server.url(), timeout=0.3))
+
+    assert heard == Failure("timed out after 0.3 s", timed_out=True)
+
+
+@pytest.mark.parametrize("script", [nonsense, hangs_up])
+async def test_whatever_answers_there_is_a_failure_at_worst(script: Script) -> None:
+    async with serving({"/": script}) as server:
+        heard = await run(HttpPost(server.url(), timeout=20))
+
+    assert isinstance(heard, Failure)
+    assert heard.message.startswith("cannot be reached: ")
+
+
+async def test_nobody_there_is_a_failure() -> None:
+    heard = await run(HttpPost("http://127.0.0.1:1/", timeout=20))
+
+    assert isinstance(heard, Failure)
+    assert heard.message.startswith("cannot be reached: ")
+
+
+async def test_a_packed_answer_is_not_unpacked() -> None:
+    packed = answer(b"\x1f\x8b\x08", "application/json", Content_Encoding="gzip")
+    async with serving({"/": packed}) as server:
+        heard = await run(HttpPost(server.url()))
+
+    assert heard == Failure("answered 200 with something that is no JSON object")
+    assert headers_of(server)["accept-encoding"] == "identity"
+
+
+async def test_a_url_that_settings_do_not_allow_is_not_visited() -> None:
+    limits = HttpLimits(AllowedUrls([["https://example.com/*"]]))
+    async with serving({"/": answer("{}")}) as server:
+        heard = await run(HttpPost(server.url()), limits)
+
+    assert heard == Failure("its URL is not among allowedHttpHookUrls")
+    assert server.requests == []
+
+
+async def test_a_secret_in_a_url_is_in_no_label() -> None:
+    assert HttpPost("https://me:pw@h.example:8/p/q?token=1#x").label == "https://h.example:8/p/q"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url", "allowed"),
+    [
+        ("*", "https://example.com/", True),
+        ("https://example.com/*", "https://example.com/hook", True),
+        ("https://example.com/*", "https://EXAMPLE.com./hook", True),
+        ("https://Example.COM./*", "https://example.com/hook", True),
+        ("https://example.com:443/*", "https://example.com/hook", True),
+        ("https://example.com/*", "https://example.com:8443/hook", False),
+        ("https://example.com:*/hook", "https://example.com:8443/hook", True),
+        ("https://example.com/*", "http://example.com/hook", False),
+        ("https://example.com", "https://example.com/", True),
+        ("https://example.com", "https://example.com/other", False),
+        ("https://*.example.com/*", "https://a.example.com/x", True),
+        ("https://*.example.com/*", "https://evil.test/.example.com/x", False),
+        ("https://*.example.com/*", "https://evil.test?.example.com/x", False),
+        ("https://example.com/*", "https://example.com@evil.test/x", False),
+        ("https://example.com/*", "https://example.com.evil.test/x", False),
+        ("https://example.com/*", "https://evil.test#https://example.com/", False),
+        ("https://example.com/a?b=*", "https://example.com/a?b=1", True),
+        ("https://example.com/Hook", "https://example.com/hook", False),
+        ("http://[::1]:8080/*", "http://[::1]:8080/x", True),
+        ("http://[::1]/*", "http://[::1]/x", True),
+        ("nonsense", "https://nonsense/", False),
+    ],
+)
+def test_which_urls_a_pattern_allows(pattern: str, url: str, allowed: bool) -> None:
+    assert AllowedUrls([[pattern]]).allow(url) is allowed
+
+
+def test_no_list_allows_everything_an_empty_one_nothing_and_several_what_all_allow() -> None:
+    assert AllowedUrls().allow("https://a/")
+    assert not AllowedUrls([[]]).allow("https://a/")
+    assert not AllowedUrls([["*"], []]).allow("https://a/")
+    assert not AllowedUrls([["https://a/*"], ["https://b/*"]]).allow("https://a/")

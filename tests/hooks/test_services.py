@@ -1,0 +1,153 @@
+"""What hooks may reach of the rest of the server, and who decides it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_dispatch.hooks.runners.mcp_tool import CallRefused, filled
+from mcp_dispatch.model.decision import Origin
+from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import ProtocolError
+from mcp_dispatch.model.tools import CallContext, ToolResult
+from mcp_dispatch.pipeline.hook_env import UpstreamsForHooks
+from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from tests.support.policies import Rules, policy
+from tests.support.stand_ins import Forbids, RecordingTool
+
+ORIGIN = Origin("settings.json", rule="s/t")
+
+
+def around(folder: Path) -> Circumstances:
+    return Circumstances("s-1", folder / "journal", folder, "default")
+
+
+async def call(
+    folder: Path, rules: Rules, tool: RecordingTool | None = None, server: str = "s"
+) -> JsonObject:
+    known = tool or RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("y"))
+    pool, book = assemble([], [known]), policy(folder, rules)
+    upstreams = UpstreamsForHooks(lambda: pool, lambda: book)
+    return await upstreams.call(server, "t", {"x": 1}, ORIGIN, around(folder))
+
+
+async def test_a_hook_calls_its_tool_without_a_rule_that_allows_it(tmp_path: Path) -> None:
+    assert await call(tmp_path, Rules()) == {"content": [{"type": "text", "text": "done"}]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (Rules(deny=["mcp__s"]), "mcp__s__t is denied: "),
+        (Rules(deny=["mcp__s__t(x:1)"], allow=["mcp__s"]), "mcp__s__t is denied: "),
+        (Rules(ask=["mcp__s__t"]), "mcp__s__t is asked about: "),
+    ],
+)
+async def test_a_deny_and_an_ask_fail_the_hook(tmp_path: Path, rules: Rules, said: str) -> None:
+    tool = RecordingTool("s__t", server="s", rule="mcp__s__t")
+
+    with pytest.raises(CallRefused, match=said):
+        await call(tmp_path, rules, tool)
+
+    assert tool.calls == []
+
+
+async def test_what_no_server_offers_is_not_called(tmp_path: Path) -> None:
+    with pytest.raises(CallRefused, match="the server 'other' offers no tool 't' at the moment"):
+        await call(tmp_path, Rules(), server="other")
+
+
+async def test_a_built_in_is_no_tool_of_a_server(tmp_path: Path) -> None:
+    tool = RecordingTool("mcp__s__t")
+    with pytest.raises(CallRefused, match="offers no tool"):
+        await call(tmp_path, Rules(), tool)
+
+    assert tool.calls == []
+
+
+async def test_input_that_does_not_fit_and_answers_that_are_none_fail_the_hook(
+    tmp_path: Path,
+) -> None:
+    async def breaks(_: JsonObject, __: CallContext) -> ToolResult | ProtocolError:
+        return ProtocolError(-1, "no")
+
+    picky = RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("x"))
+    broken = RecordingTool("s__t", server="s", rule="mcp__s__t", body=breaks)
+
+    with pytest.raises(CallRefused, match="its input does not fit the tool: x: not allowed"):
+        await call(tmp_path, Rules(), picky)
+    with pytest.raises(CallRefused, match="protocol error"):
+        await call(tmp_path, Rules(), broken)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("${tool_input.path}", "a ${tool_input.n} $(x)"),
+        ("at ${tool_input.path}!", "at a ${tool_input.n} $(x)!"),
+        ("${tool_input.n}", 3),
+        ("n=${tool_input.n}", "n=3"),
+        ("${tool_input.deep.list}", [1]),
+        ("${tool_input}-", '{"path": "a ${tool_input.n} $(x)", "n": 3, "deep": {"list": [1]}}-'),
+        ("${missing.x}", ""),
+        ("[${tool_input.path.x}]", "[]"),
+        ("$tool_input ${} ${a b}", "$tool_input ${} ${a b}"),
+        ({"a": ["${tool_input.n}"], "b": True}, {"a": [3], "b": True}),
+    ],
+)
+def test_the_input_of_a_hook_is_filled_once_from_the_event(template: Json, expected: Json) -> None:
+    document: JsonObject = {
+        "tool_input": {"path": "a ${tool_input.n} $(x)", "n": 3, "deep": {"list": [1]}}
+    }
+
+    assert filled(template, document) == expected
+
+
+def settings(folder: Path, **files: Any) -> Settings:
+    """Each file by the kind of its layer."""
+    layers: list[Layer] = []
+    for kind, content in files.items():
+        path = folder / f"{kind}.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        layers.append(Layer(LayerKind[kind.upper()], path))
+    return load(layers, root=folder)
+
+
+def test_lists_of_urls_are_put_together(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        flag={"allowedHttpHookUrls": ["https://a/*"]},
+        user={"allowedHttpHookUrls": ["https://b/*"], "httpHookAllowedEnvVars": ["T"]},
+    )
+
+    assert found.http_hook_urls == ("https://a/*", "https://b/*")
+    assert found.http_hook_variables == ("T",)
+    assert settings(tmp_path, user={}).http_hook_urls is None
+    assert settings(tmp_path, user={"allowedHttpHookUrls": []}).http_hook_urls == ()
+
+
+@pytest.mark.parametrize(
+    ("managed", "urls"), [(["https://m/*"], ("https://m/*",)), ([], ()), ("nonsense", ())]
+)
+def test_nobody_adds_to_a_managed_list(
+    tmp_path: Path, managed: Json, urls: tuple[str, ...]
+) -> None:
+    found = settings(
+        tmp_path,
+        managed={"allowedHttpHookUrls": managed},
+        user={"allowedHttpHookUrls": ["*"]},
+    )
+
+    assert found.http_hook_urls == urls
+
+
+def test_a_workspace_can_neither_open_nor_close_what_hooks_reach(tmp_path: Path) -> None:
+    found = settings(tmp_path, project={"allowedHttpHookUrls": ["*"]}, user={})
+
+    assert found.http_hook_urls is None
+    assert [problem.message for problem in found.problems] == [
+        "a workspace cannot set this; set it in a file of your own"
+    ]

@@ -1,0 +1,163 @@
+"""Results as the Anthropic Messages API takes them."""
+
+import pytest
+
+from mcp_dispatch.library.anthropic_blocks import definition_block, is_tool_use, result_block
+from mcp_dispatch.model.calls import (
+    CheckedCall,
+    Completed,
+    Executed,
+    Outcome,
+    PermittedCall,
+    ResolvedCall,
+    Review,
+    ReviewedCall,
+    ToolCall,
+    ValidCall,
+)
+from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote, decide
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import (
+    Cancelled,
+    CancelReason,
+    ProtocolError,
+    Refusal,
+    RefusedBy,
+    Suspended,
+)
+from mcp_dispatch.model.tools import Sharing, ToolResult
+from tests.support.stand_ins import RecordingTool
+
+VOTE = Vote(Tier.ALLOW, Effect.ALLOW, "a rule", Origin("settings.json"))
+
+
+def completed(wire: JsonObject) -> Completed:
+    resolved = ResolvedCall(ToolCall("id", "toolu_1", "T", {}), RecordingTool("T"))
+    checked = CheckedCall(ValidCall(resolved, {}, Sharing.SHARED), {}, None)
+    reviewed = ReviewedCall(checked, checked, Review())
+    return Completed(Executed(PermittedCall(reviewed, decide([VOTE])), ToolResult(wire), 0.0), wire)
+
+
+def content_of(*blocks: JsonObject, **more: Json) -> Json:
+    wire: JsonObject = {"content": list(blocks), **more}
+    return result_block("toolu_1", "T", completed(wire))["content"]
+
+
+def text(said: str) -> JsonObject:
+    return {"type": "text", "text": said}
+
+
+def source(media_type: str, data: str = "QUJD") -> JsonObject:
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "text", "text": "hi", "annotations": {}, "x": 1}, text("hi")),
+        (
+            {"type": "image", "data": "QUJD", "mimeType": "image/png"},
+            {"type": "image", "source": source("image/png")},
+        ),
+        (
+            {"type": "image", "data": "QUJD", "mimeType": "image/tiff"},
+            text("[Image, image/tiff, 3 bytes: not shown]"),
+        ),
+        (
+            {"type": "audio", "data": "QUJD", "mimeType": "audio/wav"},
+            text("[Audio, audio/wav, 3 bytes: not shown]"),
+        ),
+        ({"type": "resource", "resource": {"uri": "a:b", "text": "inside"}}, text("inside")),
+        (
+            {
+                "type": "resource",
+                "resource": {"uri": "a:b", "mimeType": "application/pdf", "blob": "QUJD"},
+            },
+            {"type": "document", "source": source("application/pdf")},
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "a:b", "blob": "QUJD"}},
+            text("[Resource a:b, type unknown, 3 bytes: not shown]"),
+        ),
+        (
+            {"type": "resource_link", "name": "N", "uri": "a:b", "description": "D"},
+            text("[Resource link: N] a:b (D)"),
+        ),
+        ({"type": "x-new"}, text("[Content of the type 'x-new' is not shown]")),
+    ],
+)
+def test_a_block_of_mcp_becomes_one_of_the_api(block: JsonObject, shown: JsonObject) -> None:
+    assert content_of(block) == [shown]
+
+
+def test_empty_text_is_left_out_because_the_api_refuses_it() -> None:
+    assert content_of(text(""), text("a")) == [text("a")]
+
+
+def test_structure_is_told_as_text_where_nothing_else_tells_it() -> None:
+    assert content_of(structuredContent={"n": 1}) == [text('{"n": 1}')]
+    assert content_of(text("n is 1"), structuredContent={"n": 1}) == [text("n is 1")]
+
+
+def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:
+    wire: JsonObject = {
+        "content": [{"type": "image", "data": "QUJD", "mimeType": "image/png"}],
+        "isError": True,
+    }
+
+    assert result_block("toolu_1", "T", completed(wire)) == {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "content": [text("[Image, image/png, 3 bytes: not shown]")],
+        "is_error": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (Refusal(RefusedBy.LOOKUP, "no tool named 'T'"), "no tool named 'T'"),
+        (
+            Cancelled(CancelReason.SIBLING_ERROR, "Bash `false` failed"),
+            "The call was cancelled (sibling_error): Bash `false` failed.",
+        ),
+        (
+            Cancelled(CancelReason.USER_INTERRUPTED),
+            "The call was cancelled (user_interrupted).",
+        ),
+        (ProtocolError(-32602, "bad cursor"), "T answered with the error -32602: bad cursor"),
+        (
+            Suspended({}, "state"),
+            "T wants to ask something first, and nobody here can be asked; it did not run.",
+        ),
+    ],
+)
+def test_every_other_outcome_is_an_error_that_says_why(outcome: Outcome, told: str) -> None:
+    assert result_block("toolu_1", "T", outcome) == {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "content": [text(f"<tool_use_error>{told}</tool_use_error>")],
+        "is_error": True,
+    }
+
+
+def test_only_the_type_of_a_block_makes_it_a_call() -> None:
+    assert is_tool_use({"type": "tool_use"})
+    assert not is_tool_use({"type": "server_tool_use", "id": "x", "name": "web_search"})
+    assert not is_tool_use({"type": "text", "text": "tool_use"})
+
+
+def test_a_definition_has_the_three_fields_that_the_api_knows() -> None:
+    listed: JsonObject = {
+        "name": "T",
+        "title": "The T",
+        "description": "does T",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    }
+
+    assert definition_block(listed) == {
+        "name": "T",
+        "description": "does T",
+        "input_schema": {"type": "object"},
+    }

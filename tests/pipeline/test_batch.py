@@ -1,0 +1,344 @@
+"""Which calls belong together, and what the end of one means to the others."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import wait_all_tasks_blocked
+from anyio.abc import TaskGroup
+
+from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import Cancelled, CancelReason, Refusal, RefusedBy
+from mcp_dispatch.model.tools import (
+    CallContext,
+    ContextChange,
+    FileDelivered,
+    Interrupt,
+    Sharing,
+    ToolResult,
+    error_result,
+    text_result,
+)
+from mcp_dispatch.pipeline.batch import (
+    AT_MOST,
+    Batch,
+    Batches,
+    Batching,
+    CallState,
+    Member,
+    SiblingAbort,
+)
+from tests.pipeline.test_dispatcher import Line, a_line
+from tests.support.stand_ins import RecordingTool, ScriptedCaller
+
+REFUSAL = Refusal(RefusedBy.LOOKUP, "no such tool")
+LONG = 3600.0
+
+
+def call(id: str = "a") -> ToolCall:
+    return ToolCall(id, id, "T", {})
+
+
+def batches(window_seconds: float = LONG) -> Batches:
+    return Batches(Batching(window_seconds), _ignore)
+
+
+def _ignore(_: Iterable[ContextChange]) -> None:
+    return None
+
+
+async def test_calls_that_arrive_in_one_window_share_a_batch_in_order_of_arrival() -> None:
+    window = batches()
+
+    members = [window.join(call(id)) for id in "abc"]
+
+    assert len({member.batch for member in members}) == 1
+    assert [member.call.id for member in members[0].batch.members] == ["a", "b", "c"]
+
+
+async def test_after_the_window_a_new_batch_begins() -> None:
+    window = batches(window_seconds=0)
+
+    first, second = window.join(call("a")), window.join(call("b"))
+
+    assert first.batch.closed
+    assert first.batch is not second.batch
+
+
+async def test_a_batch_has_at_most_sixty_four_calls() -> None:
+    window = batches()
+
+    members = [window.join(call(str(n))) for n in range(AT_MOST + 1)]
+
+    assert len(members[0].batch.members) == AT_MOST
+    assert members[0].batch.closed
+    assert members[-1].batch.members == [members[-1]]
+
+
+async def test_a_batch_is_over_when_it_is_closed_and_all_its_calls_have_ended() -> None:
+    batch = batches().message()
+    members = [batch.join(call(id)) for id in "ab"]
+    over: list[str] = []
+
+    async def watch() -> None:
+        await batch.over()
+        over.append("over")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        members[0].end(REFUSAL)
+        await wait_all_tasks_blocked()
+        over.append("one ended")
+        members[1].end(REFUSAL)
+        await wait_all_tasks_blocked()
+        over.append("both ended")
+        batch.close()
+
+    assert over == ["one ended", "both ended", "over"]
+    assert [member.outcome for member in batch.members] == [REFUSAL, REFUSAL]
+
+
+async def test_a_window_closes_by_itself_for_whoever_waits_for_its_end() -> None:
+    member = batches(window_seconds=0.01).join(call())
+    member.end(REFUSAL)
+
+    with anyio.fail_after(30):
+        await member.batch.over()
+
+    assert member.batch.closed
+
+
+async def test_a_call_that_has_ended_cannot_be_cancelled_any_more() -> None:
+    member = batches().join(call())
+    member.end(REFUSAL)
+
+    assert not member.cancel(CancelReason.USER_INTERRUPTED)
+    assert member.outcome == REFUSAL
+
+
+class Together:
+    """Calls of one batch that wait inside their tools until they are told how to end."""
+
+    def __init__(self, line: Line, batch: Batch | None = None) -> None:
+        self.line = line
+        self.batch = batch
+        self.members: dict[str, Member] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    def start(self, tasks: TaskGroup, id: str, name: str, /, **arguments: Json) -> None:
+        tasks.start_soon(self.run, id, name, arguments)
+
+    async def run(self, id: str, name: str, arguments: JsonObject) -> None:
+        made = ToolCall(id, id, name, arguments)
+        scope = self.line.scope
+        member = self.batch.join(made) if self.batch else scope.batches.join(made)
+        self.members[id] = member
+        self.outcomes[id] = await self.line.dispatcher.dispatch(
+            made, scope, ScriptedCaller(), member
+        )
+
+
+class Gate:
+    """A tool's body that waits, then fails or not."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.entered, self.open, self.done = anyio.Event(), anyio.Event(), False
+        self._fails = fails
+
+    async def __call__(self, arguments: JsonObject, context: CallContext) -> ToolResult:
+        self.entered.set()
+        await self.open.wait()
+        self.done = True
+        return error_result("Exit code 1") if self._fails else text_result("fine")
+
+
+async def by_argument(arguments: JsonObject, context: CallContext) -> ToolResult:
+    failed = arguments.get("command") == "false"
+    return error_result("Exit code 1") if failed else text_result("fine")
+
+
+ALLOW = {"permissions": {"allow": ["Bash", "Read", "Write"]}}
+SIBLING = "Bash `false`, which was called together with it, failed; this call did not run"
+
+
+async def test_a_failing_bash_cancels_the_bash_calls_behind_it_and_no_read(tmp_path: Path) -> None:
+    bash = RecordingTool("Bash", body=by_argument)
+    read = RecordingTool("Read", shared=True)
+    async with a_line(tmp_path, bash, read) as line:
+        together = Together(line.use(ALLOW))
+        async with anyio.create_task_group() as tasks:
+            together.start(tasks, "a", "Bash", command="false")
+            together.start(tasks, "b", "Bash", command="true")
+            together.start(tasks, "c", "Read")
+        recorded = [(entry["outcome"], entry.get("reason")) for entry in line.recorded()]
+
+    assert together.outcomes["b"] == Cancelled(CancelReason.SIBLING_ERROR, SIBLING)
+    assert isinstance(together.outcomes["c"], Completed)
+    assert bash.calls == [{"command": "false"}]
+    assert sorted(recorded, key=str) == [
+        ("cancelled", "sibling_error"),
+        ("completed", None),
+        ("error", None),
+    ]
+
+
+async def test_a_failing_bash_stops_one_that_runs_beside_it(tmp_path: Path) -> None:
+    gates = {"false": Gate(fails=True), "long": Gate()}
+
+    async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
+        return await gates[str(arguments["command"])](arguments, context)
+
+    async with a_line(tmp_path, RecordingTool("Bash", body=body, shared=True)) as line:
+        together = Together(line.use(ALLOW))
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                together.start(tasks, "a", "Bash", command="long")
+                together.start(tasks, "b", "Bash", command="false")
+                await gates["long"].entered.wait()
+                gates["false"].open.set()
+
+    stopped = together.outcomes["a"]
+    assert isinstance(stopped, Cancelled)
+    assert stopped.message.endswith("failed; this call was stopped")
+    assert not gates["long"].done
+
+
+@pytest.mark.parametrize(
+    ("abort", "ran"),
+    [(SiblingAbort.OFF, ["Bash", "Read"]), (SiblingAbort.ALL, [])],
+)
+async def test_whom_a_failure_takes_along_is_a_setting(
+    tmp_path: Path, abort: SiblingAbort, ran: list[str]
+) -> None:
+    tools = [RecordingTool("Bash", body=by_argument), RecordingTool("Read")]
+    async with a_line(tmp_path, *tools) as line:
+        batching = Batching(LONG, abort)
+        together = Together(line.use(ALLOW), Batches(batching, line.scope.apply).message())
+        async with anyio.create_task_group() as tasks:
+            together.start(tasks, "a", "Bash", command="false")
+            together.start(tasks, "b", "Bash", command="true")
+            together.start(tasks, "c", "Read")
+
+    ended = {id: outcome for id, outcome in together.outcomes.items() if id != "a"}
+    named = {"b": "Bash", "c": "Read"}
+    assert [named[id] for id, end in sorted(ended.items()) if isinstance(end, Completed)] == ran
+
+
+async def test_a_call_that_follows_a_failure_runs_unless_it_is_of_the_same_message(
+    tmp_path: Path,
+) -> None:
+    bash = RecordingTool("Bash", body=by_argument)
+    async with a_line(tmp_path, bash) as line:
+        line.use(ALLOW)
+        window, message = Together(line), Together(line, line.scope.batches.message())
+        for together in (window, message):
+            await together.run("a", "Bash", {"command": "false"})
+            await together.run("b", "Bash", {"command": "true"})
+
+    assert window.members["a"].batch is window.members["b"].batch
+    assert isinstance(window.outcomes["b"], Completed)
+    assert message.outcomes["b"] == Cancelled(CancelReason.SIBLING_ERROR, SIBLING)
+
+
+async def test_a_tool_that_blocks_interrupts_is_left_to_finish(tmp_path: Path) -> None:
+    gate = Gate()
+    write = RecordingTool("Write", body=gate, interrupt=Interrupt.BLOCK)
+    async with a_line(tmp_path, write) as line:
+        together = Together(line.use(ALLOW))
+        cancelled: list[bool] = []
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                together.start(tasks, "a", "Write")
+                together.start(tasks, "b", "Write")
+                await gate.entered.wait()
+                assert not together.members["a"].interruptible
+                cancelled += [
+                    together.members[id].cancel(CancelReason.USER_INTERRUPTED) for id in "ab"
+                ]
+                gate.open.set()
+
+    assert cancelled == [False, True]
+    assert isinstance(together.outcomes["a"], Completed)
+    assert together.outcomes["b"] == Cancelled(CancelReason.USER_INTERRUPTED)
+
+
+async def test_what_shared_calls_of_a_message_change_is_applied_in_order_of_the_calls(
+    tmp_path: Path,
+) -> None:
+    gates = {"a": Gate(), "b": Gate()}
+    applied: list[str] = []
+
+    def apply(changes: Iterable[ContextChange]) -> None:
+        applied.extend(change.path for change in changes if isinstance(change, FileDelivered))
+
+    async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
+        name = str(arguments["name"])
+        await gates[name](arguments, context)
+        return text_result(name, changes=(FileDelivered(name),))
+
+    async def note(arguments: JsonObject, context: CallContext) -> ToolResult:
+        applied.append("write runs")
+        return text_result("written", changes=(FileDelivered("written"),))
+
+    tools = RecordingTool("Read", body=body, shared=True), RecordingTool("Write", body=note)
+    async with a_line(tmp_path, *tools) as line:
+        together = Together(line.use(ALLOW), Batches(Batching(), apply).message())
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                for name in gates:
+                    together.start(tasks, name, "Read", name=name)
+                together.start(tasks, "w", "Write")
+                gates["b"].open.set()
+                await wait_all_tasks_blocked()
+                assert together.members["b"].state is CallState.COMPLETED
+                assert applied == []
+                gates["a"].open.set()
+
+    assert applied == ["a", "b", "write runs", "written"]
+
+
+async def test_what_calls_of_a_window_change_is_applied_at_each_calls_end(tmp_path: Path) -> None:
+    gate = Gate()
+
+    async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
+        if arguments["name"] == "a":
+            await gate(arguments, context)
+        return text_result("", changes=(FileDelivered(str(arguments["name"])),))
+
+    async with a_line(tmp_path, RecordingTool("Read", body=body, shared=True)) as line:
+        together = Together(line.use(ALLOW))
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                for name in "ab":
+                    together.start(tasks, name, "Read", name=name)
+                await wait_all_tasks_blocked()
+                assert [line.scope.delivered(name) for name in "ab"] == [False, True]
+                gate.open.set()
+
+    assert line.scope.delivered("a")
+
+
+class Doubtful(RecordingTool):
+    """A tool that fails to say whether it shares."""
+
+    def sharing(self, arguments: JsonObject) -> Sharing:
+        raise RuntimeError("no idea")
+
+
+async def test_a_tool_that_cannot_say_whether_it_shares_runs_alone(tmp_path: Path) -> None:
+    gate = Gate()
+    tool = Doubtful("Read", body=gate)
+    states: list[CallState] = []
+    async with a_line(tmp_path, tool) as line:
+        together = Together(line.use(ALLOW))
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                for id in "ab":
+                    together.start(tasks, id, "Read")
+                await wait_all_tasks_blocked()
+                states += [together.members[id].state for id in "ab"]
+                gate.open.set()
+
+    assert states == [CallState.EXECUTING, CallState.QUEUED]

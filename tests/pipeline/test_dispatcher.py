@@ -1,0 +1,546 @@
+"""The way of one call through every stage, with small real parts and real hook scripts."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio import wait_all_tasks_blocked
+
+from mcp_dispatch.approval.approver import Approver, AskFallback
+from mcp_dispatch.hooks.config import HookSource, parse_hooks
+from mcp_dispatch.hooks.hooks import Hooks
+from mcp_dispatch.journal.writer import Journal
+from mcp_dispatch.model.approval import Approved, Declined, LeftWithClient, Question, Reply
+from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy, Suspended
+from mcp_dispatch.model.tools import (
+    CallContext,
+    Interrupt,
+    ToolAsk,
+    ToolResult,
+    error_result,
+    text_result,
+)
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.results.store import ResultStore
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
+
+
+@dataclass
+class Line:
+    """A dispatcher over a temporary folder."""
+
+    folder: Path
+    children: Children
+    tools: Sequence[RecordingTool]
+    fallback: AskFallback = AskFallback.DENY
+    scope: Scope = field(init=False)
+    live: Live = field(init=False)
+    dispatcher: Dispatcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scope = Scope(self.folder, limit=10)
+        self.journal = Journal(self.folder / "journal")
+        self.use({})
+        self.dispatcher = Dispatcher(
+            lambda: self.live,
+            Approver(self.fallback),
+            ResultStore(self.folder / "results"),
+            self.journal,
+        )
+
+    def use(self, content: Mapping[str, Any]) -> "Line":
+        """Rules and hooks from a settings file, as if it had just been changed."""
+        path = self.folder / "settings.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        settings: Settings = load([Layer(LayerKind.FLAG, path)], supported=frozenset({"hooks"}))
+        sources = [HookSource(kept.value, kept.file) for kept in settings.hooks]
+        config, problems = parse_hooks(sources)
+        assert problems == ()
+        hooks = Hooks(config, self.children, {"PATH": "/usr/bin:/bin"}, workspace=self.folder)
+        policy = Policy(settings, (self.folder,), own=(), mode=settings.mode)
+        self.live = Live(assemble(self.tools, ()), hooks, policy)
+        return self
+
+    async def call(
+        self, name: str, caller: ScriptedCaller | None = None, **arguments: Json
+    ) -> Outcome:
+        call = ToolCall("call", "use", name, arguments)
+        return await self.dispatcher.dispatch(call, self.scope, caller or ScriptedCaller())
+
+    def recorded(self) -> list[JsonObject]:
+        lines = self.journal.path.read_text(encoding="utf-8").splitlines()
+        entries: list[Json] = [json.loads(line) for line in lines]
+        return [entry for entry in entries if isinstance(entry, dict)]
+
+
+@asynccontextmanager
+async def a_line(folder: Path, *tools: RecordingTool) -> AsyncGenerator[Line, None]:
+    for name in ("journal", "results"):
+        (folder / name).mkdir(mode=0o700)
+    async with Children() as children:
+        yield Line(folder, children, tools)
+
+
+def hooks_for(event: str, *commands: str) -> dict[str, Any]:
+    handlers = [{"type": "command", "command": command} for command in commands]
+    return {event: [{"matcher": "*", "hooks": handlers}]}
+
+
+def says(**output: Any) -> str:
+    """A hook command that prints this as PreToolUse output."""
+    text = json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **output}})
+    return f"printf '%s' '{text}'"
+
+
+def texts(outcome: Outcome) -> list[Json]:
+    assert isinstance(outcome, Completed)
+    content = outcome.wire["content"]
+    assert isinstance(content, list)
+    return [block["text"] for block in content if isinstance(block, dict) and "text" in block]
+
+
+async def test_an_allowed_call_is_completed(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T", x=1)
+
+    assert texts(outcome) == ["done"]
+    assert tool.calls == [{"x": 1}]
+
+
+async def test_a_deny_rule_wins_over_a_hook_that_allows(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    rules = {
+        "permissions": {"deny": ["T"]},
+        "hooks": hooks_for("PreToolUse", says(permissionDecision="allow")),
+    }
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(rules).call("T")
+
+    assert outcome == Refusal(
+        RefusedBy.PERMISSION,
+        "Permission to use T has been denied: a deny rule forbids it "
+        f"(T in {tmp_path / 'settings.json'}:1).",
+    )
+    assert tool.calls == []
+
+
+async def test_an_ask_rule_still_asks_when_a_hook_allows(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    caller = ScriptedCaller(reply=Declined("no"))
+    rules = {
+        "permissions": {"ask": ["T"]},
+        "hooks": hooks_for("PreToolUse", says(permissionDecision="allow")),
+    }
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(rules).call("T", caller)
+
+    assert isinstance(outcome, Refusal)
+    assert len(caller.questions) == 1
+    assert tool.calls == []
+
+
+async def test_a_hooks_allow_skips_the_prompt_where_no_rule_speaks(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    caller = ScriptedCaller()
+    rules = {"hooks": hooks_for("PreToolUse", says(permissionDecision="allow"))}
+    async with a_line(tmp_path, tool) as line:
+        await line.use(rules).call("T", caller)
+
+    assert (tool.calls, caller.questions) == ([{}], [])
+
+
+async def test_a_hook_that_exits_with_two_denies_and_its_words_reach_the_model(
+    tmp_path: Path,
+) -> None:
+    tool = RecordingTool("T")
+    rules = {
+        "permissions": {"allow": ["T"]},
+        "hooks": hooks_for("PreToolUse", "echo not on Fridays >&2; exit 2"),
+    }
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(rules).call("T")
+
+    assert isinstance(outcome, Refusal)
+    assert "not on Fridays" in outcome.message
+    assert tool.calls == []
+
+
+async def test_a_rewrite_is_judged_again(tmp_path: Path) -> None:
+    tool = RecordingTool("Bash")
+    rewrite = says(permissionDecision="allow", updatedInput={"command": "rm x"})
+    rules = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks_for("PreToolUse", rewrite)}
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(rules).call("Bash", command="ls")
+
+    assert isinstance(outcome, Refusal)
+    assert "Bash(rm:*)" in outcome.message
+    assert tool.calls == []
+
+
+async def test_a_deny_of_the_original_arguments_stands_after_a_rewrite(tmp_path: Path) -> None:
+    tool = RecordingTool("Bash")
+    rewrite = says(permissionDecision="allow", updatedInput={"command": "ls"})
+    rules = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks_for("PreToolUse", rewrite)}
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(rules).call("Bash", command="rm x")
+
+    assert isinstance(outcome, Refusal)
+    assert "Bash(rm:*)" in outcome.message
+    assert tool.calls == []
+
+
+async def test_a_rewrite_that_breaks_the_schema_is_refused_in_the_hooks_name(
+    tmp_path: Path,
+) -> None:
+    tool = RecordingTool("T", validator=Forbids("bad"))
+    command = says(permissionDecision="allow", updatedInput={"bad": 1})
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use({"hooks": hooks_for("PreToolUse", command)}).call("T")
+
+    assert isinstance(outcome, Refusal)
+    assert outcome.by is RefusedBy.SCHEMA
+    assert outcome.message.startswith("the arguments as rewritten by the hook ")
+    assert tool.calls == []
+
+
+async def test_a_rewrite_that_passes_is_what_runs(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    command = says(permissionDecision="allow", updatedInput={"x": 2})
+    async with a_line(tmp_path, tool) as line:
+        await line.use({"hooks": hooks_for("PreToolUse", command)}).call("T", x=1)
+
+    assert tool.calls == [{"x": 2}]
+
+
+async def test_what_hooks_say_to_the_model_follows_the_result(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    after = json.dumps(
+        {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "formatted"}}
+    )
+    rules = {
+        "permissions": {"allow": ["T"]},
+        "hooks": {
+            **hooks_for("PreToolUse", says(additionalContext="mind the gap")),
+            **hooks_for("PostToolUse", f"printf '%s' '{after}'"),
+        },
+    }
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(rules).call("T")
+
+    assert texts(outcome) == [
+        "done",
+        "PreToolUse:T hook additional context: mind the gap",
+        "PostToolUse:T hook additional context: formatted",
+    ]
+
+
+async def test_refusals_before_the_rules_fire_no_hook(tmp_path: Path) -> None:
+    tool = RecordingTool("T", validator=Forbids("bad"))
+    witness = tmp_path / "hook-ran"
+    rules = {"hooks": hooks_for("PreToolUse", f"touch '{witness}'")}
+    async with a_line(tmp_path, tool) as line:
+        line.use(rules)
+        unknown = await line.call("Nope")
+        invalid = await line.call("T", bad=1)
+
+    assert isinstance(unknown, Refusal)
+    assert isinstance(invalid, Refusal)
+    assert (unknown.by, invalid.by) == (RefusedBy.LOOKUP, RefusedBy.SCHEMA)
+    assert not witness.exists()
+
+
+async def test_a_tool_that_raises_becomes_an_error_result_and_the_line_goes_on(
+    tmp_path: Path,
+) -> None:
+    async def crash(_: JsonObject, __: CallContext) -> ToolResult:
+        raise ZeroDivisionError("by zero")
+
+    async with a_line(tmp_path, RecordingTool("T", body=crash), RecordingTool("U")) as line:
+        line.use({"permissions": {"allow": ["T", "U"]}})
+        crashed = await line.call("T")
+        fine = await line.call("U")
+
+    assert texts(crashed) == [
+        "<tool_use_error>T failed unexpectedly: ZeroDivisionError: by zero. "
+        "The server's log has the details.</tool_use_error>"
+    ]
+    assert texts(fine) == ["done"]
+
+
+async def test_an_upstreams_protocol_error_is_an_outcome_of_its_own(tmp_path: Path) -> None:
+    error = ProtocolError(-32042, "later", {"retry": 5})
+
+    async def refuse(_: JsonObject, __: CallContext) -> ProtocolError:
+        return error
+
+    async with a_line(tmp_path, RecordingTool("T", body=refuse)) as line:
+        outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T")
+
+    assert outcome == error
+
+
+async def test_no_slot_is_held_while_a_person_thinks(tmp_path: Path) -> None:
+    answer = anyio.Event()
+
+    async def think(_: Question) -> Reply:
+        await answer.wait()
+        return Approved()
+
+    asked, free = RecordingTool("Asked"), RecordingTool("Free")
+    outcomes: list[Outcome] = []
+    async with a_line(tmp_path, asked, free) as line:
+        line.use({"permissions": {"allow": ["Free"], "ask": ["Asked"]}})
+
+        async def ask() -> None:
+            outcomes.append(await line.call("Asked", ScriptedCaller(reply=think)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await wait_all_tasks_blocked()
+            outcomes.append(await line.call("Free"))
+            answer.set()
+
+    assert [texts(outcome) for outcome in outcomes] == [["done"], ["done"]]
+    assert (len(free.calls), len(asked.calls)) == (1, 1)
+
+
+async def test_a_rule_that_became_deny_while_a_person_thought_denies(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    async with a_line(tmp_path, tool) as line:
+        line.use({"permissions": {"ask": ["T"]}})
+
+        async def allow_but_the_rules_change(_: Question) -> Reply:
+            line.use({"permissions": {"deny": ["T"]}})
+            return Approved()
+
+        outcome = await line.call("T", ScriptedCaller(reply=allow_but_the_rules_change))
+
+    assert isinstance(outcome, Refusal)
+    assert "has been denied" in outcome.message
+    assert tool.calls == []
+
+
+async def test_a_question_left_with_the_client_runs_nothing_until_it_is_answered(
+    tmp_path: Path,
+) -> None:
+    tool = RecordingTool("T")
+    ran = tmp_path / "hook-runs"
+    caller = ScriptedCaller(reply=LeftWithClient({"permission": {}}))
+    yes: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
+    async with a_line(tmp_path, tool) as line:
+        line.use({"hooks": hooks_for("PreToolUse", f"echo x >> '{ran}'")})
+        first = await line.call("T", caller, x=1)
+        before = list(tool.calls)
+        assert isinstance(first, Suspended)
+        asked = line.scope.asks.take(first.state, "T", {"x": 1})
+        assert asked is not None
+        call = ToolCall("again", "use", "T", {"x": 1}, answered=Answered(asked, yes))
+        second = await line.dispatcher.dispatch(call, line.scope, caller)
+
+    assert before == []
+    assert texts(second) == ["done"]
+    assert ran.read_text(encoding="utf-8") == "x\n"
+    assert line.scope.asks.take(first.state, "T", {"x": 1}) is None
+
+
+async def test_a_retried_call_is_judged_by_the_rules_again(tmp_path: Path) -> None:
+    tool = RecordingTool("T")
+    caller = ScriptedCaller(reply=LeftWithClient({}))
+    yes: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
+    async with a_line(tmp_path, tool) as line:
+        first = await line.call("T", caller)
+        assert isinstance(first, Suspended)
+        asked = line.scope.asks.take(first.state, "T", {})
+        assert asked is not None
+        line.use({"permissions": {"deny": ["T"]}})
+        call = ToolCall("again", "use", "T", {}, answered=Answered(asked, yes))
+        second = await line.dispatcher.dispatch(call, line.scope, caller)
+
+    assert isinstance(second, Refusal)
+    assert tool.calls == []
+
+
+async def test_the_tools_own_question_is_put_to_a_person(tmp_path: Path) -> None:
+    tool = RecordingTool("T", ask=ToolAsk("this cannot be undone"))
+    caller = ScriptedCaller(reply=Approved())
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.call("T", caller)
+
+    assert texts(outcome) == ["done"]
+    assert caller.questions[0].decision.by.reason == "this cannot be undone"
+
+
+@pytest.mark.parametrize("interrupt", list(Interrupt))
+async def test_a_cancel_stops_a_tool_or_lets_it_finish_as_it_says(
+    tmp_path: Path, interrupt: Interrupt
+) -> None:
+    effects: list[str] = []
+    inside, leave = anyio.Event(), anyio.Event()
+
+    async def work(_: JsonObject, __: CallContext) -> ToolResult:
+        inside.set()
+        await leave.wait()
+        effects.append("whole")
+        return text_result("done")
+
+    async with a_line(tmp_path, RecordingTool("T", body=work, interrupt=interrupt)) as line:
+        line.use({"permissions": {"allow": ["T"]}})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(line.call, "T")
+            await inside.wait()
+            tasks.cancel_scope.cancel()
+            leave.set()
+        recorded = line.recorded()
+
+    finished = interrupt is Interrupt.BLOCK
+    assert effects == (["whole"] if finished else [])
+    assert [(entry["outcome"], entry.get("reason")) for entry in recorded] == [
+        ("completed", None) if finished else ("cancelled", "user_interrupted")
+    ]
+
+
+async def test_a_large_result_is_kept_and_readable_by_its_scope(tmp_path: Path) -> None:
+    async def long(_: JsonObject, __: CallContext) -> ToolResult:
+        return text_result("line\n" * 20_000)
+
+    tool = RecordingTool("T", body=long, result_limit=50_000)
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T")
+
+    assert isinstance(outcome, Completed)
+    (replaced,) = outcome.replaced
+    assert replaced.file is not None
+    assert Path(replaced.file).read_text(encoding="utf-8") == "line\n" * 20_000
+    assert line.scope.delivered(replaced.file)
+    assert str(texts(outcome)[0]).startswith("<persisted-output>\nOutput too large (97.7KB).")
+
+
+async def test_a_failing_tool_fires_the_failure_hooks(tmp_path: Path) -> None:
+    async def fail(_: JsonObject, __: CallContext) -> ToolResult:
+        return error_result("Exit code 1")
+
+    seen = tmp_path / "seen.json"
+    tool = RecordingTool("T", body=fail)
+    rules = {
+        "permissions": {"allow": ["T"]},
+        "hooks": hooks_for("PostToolUseFailure", f"cat > '{seen}'"),
+    }
+    async with a_line(tmp_path, tool) as line:
+        await line.use(rules).call("T", x=1)
+
+    told = json.loads(seen.read_text(encoding="utf-8"))
+    assert (told["hook_event_name"], told["tool_input"], told["error"]) == (
+        "PostToolUseFailure",
+        {"x": 1},
+        "Exit code 1",
+    )
+    assert told["session_id"] == line.scope.id
+    assert told["transcript_path"] == str(line.journal.path)
+
+
+async def test_progress_reaches_the_caller_while_the_tool_runs(tmp_path: Path) -> None:
+    async def step(_: JsonObject, context: CallContext) -> ToolResult:
+        await context.progress({"progress": 1, "total": 2})
+        return text_result("done")
+
+    caller = ScriptedCaller()
+    async with a_line(tmp_path, RecordingTool("T", body=step)) as line:
+        await line.use({"permissions": {"allow": ["T"]}}).call("T", caller)
+
+    assert caller.progressed == [{"progress": 1, "total": 2}]
+
+
+async def test_a_bug_of_ours_is_raised_and_still_in_the_journal(tmp_path: Path) -> None:
+    class Broken:
+        def problems(self, arguments: Json) -> list[str]:
+            raise AssertionError("a bug")
+
+    tool = RecordingTool("T")
+    object.__setattr__(tool, "validator", Broken())
+    async with a_line(tmp_path, tool) as line:
+        with pytest.raises(AssertionError, match="a bug"):
+            await line.call("T")
+        recorded = line.recorded()
+
+    assert [entry["outcome"] for entry in recorded] == ["protocol_error"]
+
+
+async def test_the_live_parts_can_be_replaced_between_calls(tmp_path: Path) -> None:
+    first, second = RecordingTool("T"), RecordingTool("T")
+    async with a_line(tmp_path, first) as line:
+        line.use({"permissions": {"allow": ["T"]}})
+        await line.call("T")
+        line.live = replace(line.live, pool=assemble([second], ()))
+        await line.call("T")
+
+    assert (len(first.calls), len(second.calls)) == (1, 1)
+
+
+def replaces(event: str, value: Json) -> str:
+    """A hook command that wants this in place of the result."""
+    output = {"hookEventName": event, "updatedToolOutput": value}
+    return f"printf '%s' '{json.dumps({'hookSpecificOutput': output})}'"
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [
+        ("short", {"content": [{"type": "text", "text": "short"}]}),
+        ([{"type": "text", "text": "a"}], {"content": [{"type": "text", "text": "a"}]}),
+        (
+            {"content": [{"type": "text", "text": "b"}], "isError": True},
+            {"content": [{"type": "text", "text": "b"}], "isError": True},
+        ),
+        ({"n": 1}, {"content": [{"type": "text", "text": '{"n": 1}'}]}),
+        ([{"type": "text"}], {"content": [{"type": "text", "text": '[{"type": "text"}]'}]}),
+    ],
+)
+async def test_a_hook_replaces_the_result_of_an_upstream_before_it_is_measured(
+    tmp_path: Path, value: Json, wire: JsonObject
+) -> None:
+    async def much(_: JsonObject, __: CallContext) -> ToolResult:
+        return ToolResult({"content": [], "structuredContent": {"secret": "x" * 9_000}})
+
+    tool = RecordingTool("t", server="s", rule="mcp__s__t", body=much, result_limit=5_000)
+    settings = {
+        "permissions": {"allow": ["mcp__s__t"]},
+        "hooks": hooks_for("PostToolUse", replaces("PostToolUse", value)),
+    }
+    async with a_line(tmp_path, tool) as line:
+        outcome = await line.use(settings).call("t")
+
+    assert isinstance(outcome, Completed)
+    assert outcome.wire == wire
+    assert outcome.replaced == ()
+
+
+async def test_a_hook_replaces_neither_a_built_ins_result_nor_a_failure(tmp_path: Path) -> None:
+    async def fails(_: JsonObject, __: CallContext) -> ToolResult:
+        return error_result("oh no")
+
+    own = RecordingTool("T")
+    failing = RecordingTool("t", server="s", rule="mcp__s__t", body=fails)
+    settings = {
+        "permissions": {"allow": ["mcp__s__t", "T"]},
+        "hooks": {
+            **hooks_for("PostToolUse", replaces("PostToolUse", "x")),
+            **hooks_for("PostToolUseFailure", replaces("PostToolUseFailure", "x")),
+        },
+    }
+    async with a_line(tmp_path, own, failing) as line:
+        line.use(settings)
+        assert texts(await line.call("T")) == ["done"]
+        assert texts(await line.call("t")) == ["oh no"]

@@ -1,0 +1,83 @@
+"""The rule in a hook's `if`: whether it speaks of a call, surely or perhaps."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_dispatch.policy.commands.pattern import Match
+from mcp_dispatch.policy.rules.conditions import Conditions
+from tests.support.policies import bash, on_file, upstream
+
+YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "expected"),
+    [
+        ("Bash", "anything at all", YES),
+        ("Bash(git *)", "git push", YES),
+        ("Bash(git:*)", "git", YES),
+        ("Bash(git *)", "gitk", NO),
+        ("Bash(git *)", "ls", NO),
+        ("Bash(git *)", "git add . && git commit -m x", YES),
+        # One part fits, so the guard runs; the whole is more than it knows.
+        ("Bash(git *)", "git status; curl example.com", MAYBE),
+        ("Bash(rm *)", "echo $(rm -rf x)", MAYBE),
+        ("Bash(rm *)", "sh -c 'rm x'", MAYBE),
+        ("Bash(rm *)", "FOO=bar rm x", MAYBE),
+        ("Bash(git *)", "git log > /etc/passwd", MAYBE),
+        # What is not understood may be anything.
+        ("Bash(rm *)", "ls ${x@P}", MAYBE),
+        ("Bash(rm *)", "cat <<E\n$(date)\nE", MAYBE),
+        ("Bash(rm *)", "ls 'unfinished", MAYBE),
+        ("Read", "ls", NO),
+        ("mcp__github", "ls", NO),
+    ],
+)
+def test_a_rule_about_commands(tmp_path: Path, rule: str, command: str, expected: Match) -> None:
+    conditions = Conditions(tmp_path, [tmp_path])
+
+    assert conditions.match(rule, bash(command, tmp_path)) is expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "path", "expected"),
+    [
+        ("Edit(*.ts)", "Edit", "a.ts", YES),
+        ("Edit(*.ts)", "Write", "deep/a.ts", YES),
+        ("Edit(*.ts)", "Edit", "a.py", NO),
+        ("Edit(*.ts)", "Read", "a.ts", NO),
+        ("Edit(/src/**)", "Edit", "src/a", YES),
+        ("Read(.env)", "Read", ".env", YES),
+        # As a rule for permissions this one does nothing; a guard with it must not be lost.
+        ("Write(*.ts)", "Write", "a.ts", MAYBE),
+        ("Edit(", "Read", "a.ts", MAYBE),
+        ("", "Read", "a.ts", MAYBE),
+        ("Edit()", "Edit", "a.ts", MAYBE),
+    ],
+)
+def test_a_rule_about_files(
+    tmp_path: Path, rule: str, tool: str, path: str, expected: Match
+) -> None:
+    conditions = Conditions(tmp_path, [tmp_path])
+
+    assert conditions.match(rule, on_file(tool, tmp_path / path, tmp_path)) is expected
+
+
+def test_a_rule_about_the_tools_of_a_server(tmp_path: Path) -> None:
+    conditions = Conditions(tmp_path, [tmp_path])
+
+    assert conditions.match("mcp__github", upstream("github", "push")) is YES
+    assert conditions.match("mcp__github__push", upstream("github", "push")) is YES
+    assert conditions.match("mcp__github__pu*", upstream("github", "push")) is YES
+    assert conditions.match("mcp__git", upstream("github", "push")) is NO
+
+
+@pytest.mark.parametrize("rule", ["Bash(", "", "Edit()", "Write(*.ts)", "Bash(\x00)"])
+def test_a_rule_that_cannot_be_judged_has_a_fault(tmp_path: Path, rule: str) -> None:
+    assert Conditions(tmp_path, [tmp_path]).fault(rule)
+
+
+@pytest.mark.parametrize("rule", ["Bash", "Bash(git *)", "Edit(*.ts)", "mcp__github__*"])
+def test_a_rule_that_can_be_judged_has_none(tmp_path: Path, rule: str) -> None:
+    assert Conditions(tmp_path, [tmp_path]).fault(rule) is None

@@ -1,0 +1,329 @@
+"""The grammar of rules beyond names: parameters, odd texts, and what is said of rules that mislead."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.policy.policy import Policy
+from mcp_dispatch.policy.subject import Subject
+from mcp_dispatch.settings.models import PermissionMode
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
+
+
+def called(tool: str, arguments: JsonObject) -> Subject:
+    server = tool.split("__")[1] if tool.startswith("mcp__") else None
+    return Subject(tool, tool.removeprefix("mcp__"), server, arguments, arguments, None)
+
+
+@pytest.mark.parametrize(
+    ("deny", "tool", "arguments", "denied"),
+    [
+        ("Grep(pattern:secret*)", "Grep", {"pattern": "secrets", "path": "/w"}, True),
+        ("Grep(pattern:secret)", "Grep", {"pattern": "other", "path": "/w"}, False),
+        ("Grep(-i:true)", "Grep", {"pattern": "x", "-i": True, "path": "/w"}, True),
+        ("Write(content:*BEGIN*)", "Write", {"file_path": "/w/a", "content": "x BEGIN y"}, True),
+        ("Edit(replace_all:true)", "Edit", {"file_path": "/w/a", "replace_all": True}, True),
+        ("Bash(timeout:5)", "Bash", {"command": "ls", "timeout": 5}, True),
+        ("Bash(run_in_background:true)", "Bash", {"command": "ls"}, False),
+        ("TaskStop(task_id:b1)", "TaskStop", {"task_id": "b1"}, True),
+        ("WebFetch(prompt:*key*)", "WebFetch", {"url": "https://a.b", "prompt": "the key"}, True),
+        # Of an upstream's tool every field can be named, also `path` and `url`.
+        ("mcp__fs__read(path:/etc/*)", "mcp__fs__read", {"path": "/etc/passwd"}, True),
+        ("mcp__fs__read(path:/etc/*)", "mcp__fs__read", {"path": "/home/x"}, False),
+        ("mcp__fs(path:/etc/*)", "mcp__fs__write", {"path": "/etc/passwd"}, True),
+        ("mcp__fs__*(path:/etc/*)", "mcp__fs__write", {"path": "/etc/passwd"}, True),
+        ("mcp__*(command:rm *)", "mcp__sh__run", {"command": "rm x"}, True),
+        ("*(force:true)", "mcp__sh__run", {"force": True}, True),
+        ("*(force:true)", "mcp__sh__run", {"force": "True"}, False),
+        ("mcp__fs__read(size:10)", "mcp__fs__read", {"size": 10}, True),
+        ("mcp__fs__read(size:10)", "mcp__fs__read", {"size": "10"}, True),
+        ("mcp__fs__read(path:)", "mcp__fs__read", {"path": ""}, True),
+        ("mcp__fs__read(path:*)", "mcp__fs__read", {}, False),
+        ("mcp__fs__read(path:*)", "mcp__fs__read", {"path": None}, False),
+    ],
+)
+def test_a_parameter_rule_is_about_one_field(
+    deny: str, tool: str, arguments: JsonObject, denied: bool
+):
+    judged = policy(Path("/w"), Rules(deny=[deny], allow=[tool]))
+
+    assert (judged.judge(called(tool, arguments)).effect is DENY) is denied
+
+
+def test_a_program_that_is_named_like_a_field_is_still_a_program(tmp_path: Path):
+    judged = policy(tmp_path, Rules(deny=["Bash(timeout:*)", "Bash(command:*)"]))
+
+    assert judged.judge(bash("timeout 5 ls", tmp_path)).effect is DENY
+    assert judged.judge(bash("command ls", tmp_path)).effect is DENY
+
+
+@pytest.mark.parametrize(
+    ("rules", "advice"),
+    [
+        (
+            Rules(deny=["Bash(command:rm *)"]),
+            "'Bash(command:rm *)': Bash(command:…) never matches; write Bash(rm *) instead",
+        ),
+        (
+            Rules(deny=["Read(file_path:.env)"]),
+            "'Read(file_path:.env)': Read(file_path:…) never matches; write Read(.env) instead",
+        ),
+        (
+            Rules(ask=["Grep(path:src)"]),
+            "'Grep(path:src)': Grep(path:…) never matches; write Read(src) instead",
+        ),
+        (
+            Rules(deny=["Write( file_path : a )"]),
+            "'Write( file_path : a )': Write(file_path:…) never matches; write Edit(a) instead",
+        ),
+        (
+            Rules(deny=["WebFetch(url:https://a.b)"]),
+            "'WebFetch(url:https://a.b)': WebFetch(url:…) never matches; write "
+            "WebFetch(domain:host) instead",
+        ),
+        (
+            Rules(allow=["mcp__a__b(c:d)"]),
+            "'mcp__a__b(c:d)': Tool(parameter:value) is only for deny and ask; write mcp__a__b "
+            "for every call; it is ignored",
+        ),
+        (
+            Rules(deny=["TaskStop(task:1)"]),
+            "'TaskStop(task:1)': TaskStop has no parameter task; it has task_id or shell_id",
+        ),
+        (
+            Rules(deny=["bash(rm:*)"]),
+            "'bash(rm:*)': no built-in tool is named bash; names are case-sensitive, did you mean "
+            "Bash?",
+        ),
+        (
+            Rules(deny=["Baash(rm x)"]),
+            "'Baash(rm x)': no built-in tool is named Baash; names are case-sensitive, did you "
+            "mean Bash?; it stands for every call of its tool",
+        ),
+        (
+            Rules(deny=["mcp__my.server__x"]),
+            "'mcp__my.server__x': mcp__my.server__x contains '.'; names of servers and tools have "
+            "'_' in its place; write mcp__my_server__x",
+        ),
+        (
+            Rules(deny=["Bash(a\0b)"]),
+            "'Bash(a\\x00b)': the rule contains a NUL byte; it stands for every call of its tool",
+        ),
+        (
+            Rules(allow=["Bash(* install)"]),
+            "'Bash(* install)': a '*' in place of the program allows every program; name it in "
+            "full",
+        ),
+        (
+            Rules(allow=["Bash(git * main)"]),
+            "'Bash(git * main)': a '*' before the subcommand allows every subcommand; name it in "
+            "full",
+        ),
+        (
+            Rules(allow=["Bash(sudo:*)"]),
+            "'Bash(sudo:*)': sudo runs a program that the rule must name, as in "
+            "Bash(sudo npm test:*)",
+        ),
+        (
+            Rules(allow=["Bash(watch *)"]),
+            "'Bash(watch *)': watch runs a program that the rule must name, as in "
+            "Bash(watch npm test)",
+        ),
+        (
+            Rules(deny=["Bash(git:* push)"]),
+            "'Bash(git:* push)': ':*' is special only at the end; write ' *' elsewhere",
+        ),
+        (
+            Rules(deny=[r"Read(C:\Users\me\.ssh)"]),
+            r"'Read(C:\\Users\\me\\.ssh)': it looks like a path of Windows; write / between "
+            "directories and // before the first",
+        ),
+        (
+            Rules(deny=["Read(/etc/passwd)"]),
+            "'Read(/etc/passwd)': it means /config/etc/passwd; write //etc/passwd for the "
+            "absolute path",
+        ),
+        (
+            Rules(deny=["Read(a[b)"]),
+            "'Read(a[b)': the '[' is not closed, so it guards the path as it is spelled; write "
+            r"\[ instead",
+        ),
+        (
+            Rules(allow=["Read(a[b)"]),
+            "'Read(a[b)': the '[' is not closed, so it allows nothing; write "
+            r"\[ for the character",
+        ),
+        (Rules(deny=["Read(//)"]), "'Read(//)': write /** for everything in that directory"),
+    ],
+)
+def test_a_rule_that_misleads_says_what_to_write_instead(tmp_path: Path, rules: Rules, advice: str):
+    (problem,) = policy(tmp_path, rules).problems
+
+    assert problem.message == advice
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("Bash(npm run *)", "Bash(ls*)", "Bash(git log:*)", "Bash(find:*)", "Bash(make)"),
+        *("Read(src/**)", "Edit(/src/**)", "Read(//etc/**)", "Read(~/notes/**)", r"Read(a\[b)"),
+        *("Read(./a (1)/b)", "Edit(a[bc]d)", "mcp__a__get_*", "WebFetch(domain:a.b)", "KillShell"),
+    ],
+)
+def test_an_ordinary_rule_is_not_remarked_upon(tmp_path: Path, rule: str):
+    assert policy(tmp_path, Rules(allow=[rule])).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("deny", "path", "denied"),
+    [
+        ("Read(a (1)/b)", "a (1)/b", True),
+        ("Read(a(b)", "a(b", True),
+        ("Read(a)b)", "a)b", True),
+        ("Read(a[b/c)", "a[b/c", True),
+        ("Read(a[b/c)", "a[b/d", False),
+        ("Read(x/a[b)", "y/a[b", False),
+        ("Read(secrets/)", "secrets/a", True),
+        ("Read(secrets/)", "x/secrets/a", True),
+        ("Read(/w/secrets/)", "secrets/a", False),
+        ("Read(.env)", "line\nbreak/.env", True),
+        ("Read(line*)", "line\nbreak", True),
+        ("Read(**/key)", "a\n/b\n/key", True),
+    ],
+)
+def test_paths_with_odd_characters_are_guarded(deny: str, path: str, denied: bool):
+    judged = policy(Path("/w"), Rules(deny=[deny]))
+
+    assert (judged.judge(on_file("Read", Path("/w") / path)).effect is DENY) is denied
+
+
+def test_an_allow_ends_where_its_pattern_ends(tmp_path: Path):
+    judged = policy(tmp_path, Rules(allow=["Edit(a)", "Edit(*.py)"]))
+
+    assert judged.judge(on_file("Edit", tmp_path / "a")).effect is ALLOW
+    assert judged.judge(on_file("Edit", tmp_path / "a\n")).effect is ASK
+    assert judged.judge(on_file("Edit", tmp_path / "b.py\n")).effect is ASK
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "anchor"),
+    [
+        (LayerKind.PROJECT, "w/.mcp-dispatch/settings.json", "w"),
+        (LayerKind.LOCAL, "w/.mcp-dispatch/settings.local.json", "w"),
+        (LayerKind.USER, "config/settings.json", "config"),
+        (LayerKind.FLAG, "elsewhere/rules.json", "elsewhere"),
+        (LayerKind.MANAGED, "etc/settings.json", "etc"),
+        (LayerKind.CLAUDE_PROJECT, "w/.claude/settings.json", "w"),
+        (LayerKind.CLAUDE_USER, "home/.claude/settings.json", "home/.claude"),
+    ],
+)
+def test_a_slash_means_the_place_that_the_settings_file_is_about(
+    tmp_path: Path, kind: LayerKind, file: str, anchor: str
+):
+    written = tmp_path / file
+    written.parent.mkdir(parents=True)
+    written.write_text('{"permissions": {"deny": ["Read(/notes/**)"]}}', encoding="utf-8")
+    read = load([Layer(kind, written)])
+    judged = Policy(read, [tmp_path / "w"], [], PermissionMode.DEFAULT, home=tmp_path / "home")
+
+    places = ["w", "config", "elsewhere", "etc", "home", "home/.claude", "w/.claude"]
+    denied = [
+        place
+        for place in places
+        if judged.judge(on_file("Read", tmp_path / place / "notes" / "a")).effect is DENY
+    ]
+
+    assert denied == [anchor]
+
+
+def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_reported(tmp_path: Path):
+    rules = Rules(deny=["mcp__GitHub", "mcp__my-files__write"], allow=["mcp__git", "mcp__other"])
+
+    found = policy(tmp_path, rules).problems_with(["github", "my_files", "git"])
+
+    assert [(each.line, each.message) for each in found] == [
+        (3, "'mcp__GitHub': no server is named GitHub; did you mean github?"),
+        (4, "'mcp__my-files__write': no server is named my-files; did you mean my_files?"),
+    ]
+
+
+def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_reported(tmp_path: Path):
+    rules = Rules(
+        deny=["mcp__git__Push", "mcp__git__push", "mcp__git__Get_*", "mcp__git__gone", "mcp__git"],
+        ask=["mcp__other__PUSH"],
+    )
+
+    found = policy(tmp_path, rules).problems_with_tools({"git": {"push", "get_x", "get_a"}})
+
+    hint = "names are case-sensitive, did you mean"
+    assert [(each.line, each.message) for each in found] == [
+        (2, f"'mcp__git__Push': git has no tool Push; {hint} push?"),
+        (4, f"'mcp__git__Get_*': git has no tool Get_*; {hint} get_a?"),
+    ]
+
+
+def test_each_list_reads_a_tool_name_with_stars_by_its_own_measure(tmp_path: Path):
+    cases = {"mcp__git__get_*": True, "mcp__*__get_x": False, "mcp__g*": False, "git__get_*": False}
+
+    for text, allows in cases.items():
+        subject = upstream("git", "get_x")
+        allowed = policy(tmp_path, Rules(allow=[text])).judge(subject).effect
+        denied = policy(tmp_path, Rules(deny=[text])).judge(subject).effect
+        assert (allowed, denied) == (ALLOW if allows else ASK, DENY)
+
+
+@pytest.mark.parametrize(
+    ("command", "accepted"),
+    [
+        *[(f"{text}", True) for text in ("mkdir a", "mkdir -p a/b", "touch a", "rm a", "rm -rf a")],
+        *[(f"{text}", True) for text in ("rmdir a", "mv a b", "cp a b", "sed -i s/a/b/g c")],
+        *[(f"{text}", True) for text in ("cd a && rm b", "LANG=C rm a", "timeout 5 rm a")],
+        *[(f"{text}", True) for text in ("mkdir a; touch a/b", "sed -i '3d' c")],
+        *[(f"{text}", False) for text in ("rm ../a", "rm /etc/hosts", "touch ~/a", "cp a /tmp/b")],
+        *[
+            (f"{text}", False)
+            for text in ("rm $x", "rm *", "cp -r a b", "mv -t /etc a", "rm a | b")
+        ],
+        *[(f"{text}", False) for text in ("sed -i 's/a/b/e' c", "sed -i 'w x' c", "sed -n 1w c")],
+        *[
+            (f"{text}", False)
+            for text in ("LD_PRELOAD=x rm a", "rm a; make", "sudo rm a", "/x/rm a")
+        ],
+        *[(f"{text}", False) for text in ("cd .. && rm a", "rm $(x)", "rm -rf .", "touch .git/x")],
+    ],
+)
+def test_accept_edits_takes_a_few_commands_for_edits(tmp_path: Path, command: str, accepted: bool):
+    """CVE-2026-25723: in this mode a pipe into sed wrote what nobody had allowed."""
+    (tmp_path / "a").mkdir()
+    mode = PermissionMode.ACCEPT_EDITS
+
+    decided = policy(tmp_path, mode=mode).judge(bash(command, tmp_path)).effect
+
+    assert decided is (ALLOW if accepted else ASK)
+    assert policy(tmp_path).judge(bash(command, tmp_path)).effect is ASK
+
+
+def test_hook_scripts_and_settings_that_do_not_exist_yet_are_protected(tmp_path: Path):
+    """CVE-2026-25725: a settings file was created with hooks in it."""
+    found = Settings(files=(tmp_path / "absent.json",), hook_scripts=(tmp_path / "guard.sh",))
+    judged = Policy(
+        replace(found, rules=Rules(allow=["Edit", "Write", "Bash"]).texts()),
+        [tmp_path],
+        [],
+        PermissionMode.BYPASS_PERMISSIONS,
+        home=tmp_path / "home",
+        protected_files=[tmp_path / "extra.json"],
+    )
+
+    def effect(subject: Subject) -> Effect:
+        return judged.judge(subject).effect
+
+    for name in ("absent.json", "guard.sh", "extra.json"):
+        assert effect(on_file("Write", tmp_path / name)) is DENY
+        assert effect(bash(f"echo x > {name}", tmp_path)) is DENY
+        assert effect(on_file("Read", tmp_path / name)) is ALLOW
+    assert effect(on_file("Write", tmp_path / "guard.shx")) is ALLOW

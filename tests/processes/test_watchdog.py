@@ -1,0 +1,230 @@
+"""The watchdog: when the server is gone, whatever way it went, so are its children."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_dispatch.processes import kill_tree
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.watchdog import Watchdog
+from tests.support.paths import SUPPORT
+
+PARENT = SUPPORT / "process_parent.py"
+ENV = {"PATH": os.environ["PATH"]}
+
+
+class Parent:
+    """A running `support/process_parent.py` whose children are all up."""
+
+    def __init__(self, pid: int, run: str, watchdog: int) -> None:
+        self.pid = pid
+        self.watchdog = watchdog
+        self.mark = kill_tree.mark_of_run(run)
+
+    def children(self) -> set[int]:
+        return kill_tree.find(set(), self.mark)
+
+
+@asynccontextmanager
+async def parent() -> AsyncGenerator[Parent]:
+    process = await anyio.open_process(
+        [sys.executable, "-m", "tests.support.process_parent"],
+        cwd=PARENT.parents[1],
+        stdin=subprocess.DEVNULL,
+        stderr=None,
+        start_new_session=True,
+    )
+    async with process:
+        try:
+            assert process.stdout is not None
+            with anyio.fail_after(20):
+                run, watchdog = (await process.stdout.receive()).decode().split()
+            yield Parent(process.pid, run, int(watchdog))
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+async def gone(pids: set[int]) -> None:
+    """Returns when all these processes have ended."""
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            await anyio.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+async def test_a_killed_server_leaves_no_process_behind() -> None:
+    async with parent() as server:
+        children = server.children()
+        assert len(children) >= 4
+
+        os.kill(server.pid, signal.SIGKILL)
+
+        with anyio.fail_after(5):
+            await gone(children | {server.watchdog})
+        assert server.children() == set()
+
+
+async def test_a_signal_to_the_server_s_group_does_not_reach_the_watchdog() -> None:
+    async with parent() as server:
+        children = server.children()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.killpg(server.pid, number)
+        os.killpg(server.pid, signal.SIGKILL)
+
+        with anyio.fail_after(5):
+            await gone(children | {server.watchdog})
+        assert server.children() == set()
+
+
+async def test_the_watchdog_itself_ignores_polite_signals() -> None:
+    async with parent() as server:
+        children = server.children()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(server.watchdog, number)
+        os.kill(server.pid, signal.SIGKILL)
+
+        with anyio.fail_after(5):
+            await gone(children | {server.watchdog})
+        assert server.children() == set()
+
+
+async def test_the_watchdog_goes_with_a_server_that_ends_in_order() -> None:
+    async with Children() as children:
+        assert children.watchdog_pid is None
+        await children.spawn(["sleep", "600"], cwd=Path("/"), env=ENV)
+        watchdog = children.watchdog_pid
+        assert watchdog is not None
+        os.kill(watchdog, 0)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(watchdog, 0)
+
+
+async def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child() -> None:
+    async with Children() as children:
+        await children.spawn(["true"], cwd=Path("/"), env=ENV)
+        first = children.watchdog_pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        with anyio.fail_after(5):
+            await gone({first})
+
+        await children.spawn(["sleep", "600"], cwd=Path("/"), env=ENV)
+
+        assert children.watchdog_pid not in {None, first}
+
+
+async def test_a_new_watchdog_is_told_of_the_groups_that_live() -> None:
+    watchdog = Watchdog("run")
+    with stranger() as pid:
+        watchdog.ensure(lambda: [f"+{pid}"])
+
+        await watchdog.release()
+
+        assert state(pid) == "Z"
+
+
+@contextmanager
+def stranger() -> Generator[int]:
+    """A process of somebody else, in a group of its own."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def told(*lines: str) -> None:
+    """A watchdog that heard these lines and then lost its server has ended its work."""
+    script = [sys.executable, "-I", "-S", kill_tree.__file__]
+    heard = "".join(f"{line}\n" for line in lines)
+    subprocess.run(script, input=heard.encode(), check=True, timeout=20)
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+
+def test_a_group_that_runs_is_ended() -> None:
+    with stranger() as pid:
+        told("run", f"+{pid}")
+
+        assert state(pid) == "Z"
+
+
+def test_a_group_that_was_reported_ended_is_left_alone() -> None:
+    with stranger() as pid:
+        told("run", f"+{pid}", f"~{pid}", f"-{pid}")
+
+        assert state(pid) == "S"
+
+
+def test_a_group_whose_number_has_gone_to_a_new_process_is_left_alone() -> None:
+    with stranger() as pid:
+        told("run", f"+{pid}", f"~{pid}")
+
+        assert state(pid) == "S"
+
+
+def test_the_rest_of_a_group_is_ended_when_its_leader_is_long_gone() -> None:
+    script = "env -i sleep 600 >/dev/null & echo $!"
+    done = subprocess.run(
+        ["bash", "-c", f"setsid bash -c '{script}; echo $$'"],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    member, group = map(int, done.stdout.split())
+
+    told("run", f"+{group}", f"~{group}")
+
+    assert member not in kill_tree.find({group}, b"none")
+
+
+def test_a_watchdog_that_heard_nothing_ends_nobody() -> None:
+    with stranger() as pid:
+        told()
+
+        assert state(pid) == "S"
+
+
+def test_only_the_exact_marker_counts() -> None:
+    with subprocess.Popen(
+        ["sleep", "600"], env={**ENV, kill_tree.MARKER: "abc.12"}, start_new_session=True
+    ) as process:
+        try:
+            found = {
+                name: process.pid in kill_tree.find(set(), mark)
+                for name, mark in {
+                    "this child": kill_tree.mark_of_child("abc", 12),
+                    "a child whose number begins alike": kill_tree.mark_of_child("abc", 1),
+                    "this run": kill_tree.mark_of_run("abc"),
+                    "a run whose id begins alike": kill_tree.mark_of_run("ab"),
+                    "a run whose id ends alike": kill_tree.mark_of_run("bc"),
+                }.items()
+            }
+        finally:
+            process.kill()
+
+    assert found == {
+        "this child": True,
+        "a child whose number begins alike": False,
+        "this run": True,
+        "a run whose id begins alike": False,
+        "a run whose id ends alike": False,
+    }

@@ -1,0 +1,426 @@
+"""What ends over HTTP: the server in good order, sessions over their limits, absent clients."""
+
+import os
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import httpx2
+import pytest
+from anyio import to_thread
+from starlette.types import Message
+
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.server.http.active_requests import Visits
+from mcp_dispatch.server.http.backpressure import Patience, Traffic
+from mcp_dispatch.server.http.body_limit import Intake, NotTaken
+from tests.support.client import ERAS, Era, Installation, text_in, text_of, tools_call
+from tests.support.http_server_process import (
+    ACCEPT,
+    Serving,
+    events,
+    initialize,
+    is_alive,
+    modern,
+    open_session,
+    serving,
+    until_gone,
+)
+from tests.support.paths import UPSTREAMS
+
+WAIT_FOR_WORD = "echo $$ > started; read word < go; echo $word"
+
+
+async def line_from(fifo: Path) -> str:
+    with anyio.fail_after(15):
+        return await to_thread.run_sync(fifo.read_text, abandon_on_cancel=True)
+
+
+async def say(fifo: Path, word: str) -> None:
+    with anyio.fail_after(15):
+        await to_thread.run_sync(fifo.write_text, word, abandon_on_cancel=True)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_call_may_finish_when_the_server_is_asked_to_end(
+    installed: Installation, era: Era, number: signal.Signals
+) -> None:
+    installed.rules(allow=["Bash"])
+    started, go = installed.workspace / "started", installed.workspace / "go"
+    os.mkfifo(started)
+    os.mkfifo(go)
+    answers: list[str] = []
+
+    async with serving(installed) as server:
+
+        async def call() -> None:
+            answers.append(await bare_call(server, era, WAIT_FOR_WORD))
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call)
+            await line_from(started)
+            server.child.send_signal(number)
+            await until_closed(server)
+            await say(go, "finished\n")
+        code = await server.end()
+        last_words = await server.last_words()
+
+    assert answers == ["finished"]
+    assert (code, last_words) == (128 + number, "")
+
+
+async def bare_call(server: Serving, era: Era, command: str) -> str:
+    """The text of the answer, or of the error."""
+    async with server.http() as http:
+        if era == "legacy":
+            session = await open_session(http, server.url)
+            answer = await session.post(tools_call(1, "Bash", command=command))
+            message = events(answer)[-1]
+        else:
+            headers, body = modern("tools/call", name="Bash", arguments={"command": command})
+            answer = await http.post(server.url, headers=headers, json=body)
+            message: JsonObject = answer.json()
+    error = message.get("error")
+    return str(error["message"]) if isinstance(error, dict) else text_in(message)
+
+
+async def until_closed(server: Serving) -> None:
+    """Until nobody accepts connections any more."""
+    url = httpx2.URL(server.url)
+    with anyio.fail_after(10):
+        while True:
+            try:
+                stream = await anyio.connect_tcp(url.host, url.port or 0)
+            except OSError:
+                return
+            await stream.aclose()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_does_not_finish_is_cancelled_and_answered(
+    installed: Installation, era: Era
+) -> None:
+    installed.rules(allow=["Bash"])
+    os.mkfifo(installed.workspace / "started")
+    answers: list[str] = []
+
+    async with serving(installed) as server, anyio.create_task_group() as calls:
+
+        async def call() -> None:
+            command = "echo $$ > started; sleep 613"
+            answers.append(await bare_call(server, era, command))
+
+        calls.start_soon(call)
+        pid = int(await line_from(installed.workspace / "started"))
+        before = anyio.current_time()
+        server.child.terminate()
+        await until_gone(pid)
+        code = await server.end()
+        took = anyio.current_time() - before
+
+        # Ten seconds, and what a busy machine adds.
+        assert (code, took < 15) == (128 + signal.SIGTERM, True)
+
+    assert answers == ["the call was cancelled: the server is stopping"]
+    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled"]
+
+
+async def test_a_second_signal_ends_the_server_at_once(installed: Installation) -> None:
+    installed.rules(allow=["Bash"])
+    os.mkfifo(installed.workspace / "started")
+
+    async with serving(installed) as server, anyio.create_task_group() as calls:
+
+        async def call() -> None:
+            with suppress(httpx2.HTTPError, IndexError):
+                await bare_call(server, "legacy", "echo $$ > started; sleep 613")
+
+        calls.start_soon(call)
+        pid = int(await line_from(installed.workspace / "started"))
+        server.child.terminate()
+        await until_closed(server)
+        server.child.send_signal(signal.SIGINT)
+        code = await server.end(7)
+
+        assert code == 128 + signal.SIGTERM
+        assert not is_alive(pid)
+
+
+async def test_open_streams_do_not_hold_up_the_end(installed: Installation) -> None:
+    async with (
+        serving(installed) as server,
+        server.client("2026-07-28") as newer,
+        newer.listen(tools_list_changed=True),
+        server.http() as http,
+    ):
+        session = await open_session(http, server.url)
+        async with http.stream("GET", server.url, headers=session.headers) as stream:
+            assert stream.status_code == 200
+            server.child.terminate()
+            code = await server.end(7)
+            with anyio.fail_after(5):
+                rest = await stream.aread()
+
+    assert code == 128 + signal.SIGTERM
+    assert rest == b""
+
+
+async def test_sessions_over_the_limit_are_refused_until_one_ends(installed: Installation) -> None:
+    installed.settings({"dispatch": {"http": {"maxSessions": 2}}})
+
+    async with serving(installed) as server, server.http() as http:
+        first = await open_session(http, server.url)
+        await open_session(http, server.url)
+        refused = await http.post(server.url, headers=ACCEPT, json=initialize())
+        assert await first.delete() == 200
+        gone = await first.post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        third = await open_session(http, server.url)
+        headers, body = modern("tools/list")
+        newer = await http.post(server.url, headers=headers, json=body)
+        answer = await third.post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+    assert (refused.status_code, gone.status_code) == (503, 404)
+    assert events(answer)[0]["result"] == {}
+    assert newer.status_code == 200
+
+
+async def test_a_session_that_nobody_uses_ends_with_its_background_tasks(
+    installed: Installation,
+) -> None:
+    installed.settings(
+        {
+            "permissions": {"allow": ["Bash"]},
+            "dispatch": {"http": {"sessionIdleSeconds": 2}},
+        }
+    )
+    os.mkfifo(installed.workspace / "started")
+    command = "echo $$ > started; sleep 613"
+
+    async with serving(installed) as server, server.http() as http:
+        session = await open_session(http, server.url)
+        await session.post(tools_call(1, "Bash", command=command, run_in_background=True))
+        pid = int(await line_from(installed.workspace / "started"))
+        await until_gone(pid)
+        answer = await session.post({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_clients_that_do_not_read_cost_bounded_memory(
+    installed: Installation, era: Era
+) -> None:
+    installed.settings({"dispatch": {"http": {"maxBodyBytes": 4_000_000}}})
+    installed.rules(allow=["mcp__raw"])
+    upstream = str(UPSTREAMS / "raw.py")
+    installed.upstream("raw", sys.executable, upstream)
+    text = "x" * 1_000_000
+
+    async with serving(installed) as server:
+        before = server.peak_kilobytes()
+        requests = [await echo_request(server, era, number, text) for number in range(120)]
+        sockets = [await send_only(server, request) for request in requests]
+        async with server.client("2026-07-28") as client:
+            listed = await client.list_tools()
+        peak = server.peak_kilobytes()
+        for each in sockets:
+            each.close()
+        with anyio.fail_after(60):
+            async with server.client(era) as client:
+                served = await client.call_tool("raw__echo", {"text": "small"})
+
+    assert listed.tools
+    assert not served.is_error, text_of(served)
+    # A call holds its megabyte some four times over: without a bound, 120 calls would hold 480 MB.
+    assert peak - before < 240_000, f"{peak - before} kB more at the peak"
+
+
+async def echo_request(server: Serving, era: Era, number: int, text: str) -> bytes:
+    """The bytes of a call whose answer is as large as it is itself."""
+    arguments: JsonObject = {"text": text}
+    async with server.http() as http:
+        if era == "legacy":
+            session = await open_session(http, server.url)
+            headers, body = session.headers, tools_call(number, "raw__echo", **arguments)
+        else:
+            headers, body = modern("tools/call", number, name="raw__echo", arguments=arguments)
+        request = http.build_request("POST", server.url, headers=headers, json=body)
+        content = await request.aread()
+    lines = [f"{key}: {value}" for key, value in request.headers.items()]
+    return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + content
+
+
+async def send_only(server: Serving, request: bytes) -> socket.socket:
+    """A connection that sends all of it and reads nothing."""
+    url = httpx2.URL(server.url)
+    each = socket.socket()
+    each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    each.connect((url.host, url.port))
+    await to_thread.run_sync(each.sendall, request)
+    return each
+
+
+class Body:
+    """What an HTTP server hands on, piece by piece; then nothing, for ever."""
+
+    def __init__(self, *parts: bytes, complete: bool = True, left: bool = False) -> None:
+        self._events: list[Message] = [
+            {"type": "http.request", "body": part, "more_body": True} for part in parts
+        ]
+        self._events[-1]["more_body"] = not complete
+        if left:
+            self._events.append({"type": "http.disconnect"})
+
+    async def receive(self) -> Message:
+        if not self._events:
+            await anyio.sleep_forever()
+        return self._events.pop(0)
+
+
+async def test_a_body_that_grows_over_the_limit_is_not_read_on() -> None:
+    body = Body(b"x" * 600, b"x" * 600, b"x" * 600)
+
+    with pytest.raises(NotTaken) as raised:
+        async with Intake(1000).body(None, body.receive):
+            raise AssertionError("unreachable")
+
+    assert (raised.value.status, str(raised.value)) == (
+        413,
+        "the body of the request is over 1000 bytes",
+    )
+
+
+async def test_large_bodies_together_are_bounded_and_let_go_with_their_answers() -> None:
+    intake = Intake(1000)
+
+    async with AsyncExitStack() as held:
+        for _ in range(2):
+            await held.enter_async_context(intake.body(1000, Body(b"x" * 1000).receive))
+        with pytest.raises(NotTaken) as raised:
+            await held.enter_async_context(intake.body(1, Body(b"x").receive))
+
+    async with intake.body(1000, Body(b"x" * 1000).receive) as body:
+        assert len(body) == 1000
+    text = "too many large requests at once; try again"
+    assert (raised.value.status, str(raised.value)) == (503, text)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (Body(b"x", complete=False), 408, "the body of the request did not arrive in time"),
+        (Body(b"x", complete=False, left=True), 400, "the client left before the body was "
+         "complete"),
+    ],
+)  # fmt: skip
+async def test_a_body_that_does_not_end_is_given_up(body: Body, status: int, message: str) -> None:
+    with pytest.raises(NotTaken) as raised:
+        async with Intake(1000, chunk_seconds=0.01).body(None, body.receive):
+            raise AssertionError("unreachable")
+
+    assert (raised.value.status, str(raised.value)) == (status, message)
+
+
+async def test_a_visit_that_is_cut_short_is_answered() -> None:
+    visits, sent = Visits(), list[Message]()
+    inside = anyio.Event()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def stay() -> None:
+        async with visits.one(is_stream=True) as visit, visit.staying(send):
+            inside.set()
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stay)
+        await inside.wait()
+        with anyio.fail_after(5):
+            await visits.close(grace=5)
+
+    assert [message.get("status") for message in sent] == [503, None]
+    assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+@dataclass
+class Line:
+    """A connection as far as the traffic looks at it."""
+
+    unread: int = 0
+    busy: bool = False
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def transport(self) -> "Line":
+        return self
+
+    @property
+    def cycle(self) -> "Line | None":
+        return self if self.busy else None
+
+    @property
+    def response_complete(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def abort(self) -> None:
+        self.ended.set()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Lines:
+    """What `uvicorn.Server` shows of its connections."""
+
+    def __init__(self, *lines: Line) -> None:
+        self.server_state = self
+        self.connections = set(lines)
+
+
+def following(traffic: Traffic, *lines: Line) -> None:
+    traffic.follow(cast(Any, Lines(*lines)))
+
+
+async def test_a_call_waits_while_too_much_is_unread() -> None:
+    traffic, line = Traffic(unread=1000), Line(unread=1001)
+    following(traffic, line, Line(unread=0))
+    ran = anyio.Event()
+
+    async def call() -> None:
+        await traffic.room()
+        ran.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        with anyio.move_on_after(0.2):
+            await ran.wait()
+        assert not ran.is_set()
+        line.unread = 1000
+        with anyio.fail_after(5):
+            await ran.wait()
+
+
+async def test_a_connection_whose_client_is_absent_is_ended_and_no_other() -> None:
+    traffic = Traffic(patience=Patience(stalled=0.05, silent=1))
+    stalled, silent, working = Line(unread=7, busy=True), Line(), Line(busy=True)
+    following(traffic, stalled, silent, working)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(traffic.end_the_absent)
+        with anyio.fail_after(5):
+            await stalled.ended.wait()
+            assert not silent.ended.is_set()
+            await silent.ended.wait()
+        tasks.cancel_scope.cancel()
+
+    assert not working.ended.is_set()

@@ -1,0 +1,489 @@
+"""Settings files: layers, lines, and what becomes of entries that are wrong."""
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_dispatch.model.decision import Effect
+from mcp_dispatch.model.errors import ConfigError
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.settings.json_lines import Leaf, Repeated, layout
+from mcp_dispatch.settings.models import (
+    DispatchSettings,
+    NamingSettings,
+    PermissionMode,
+    limit_from,
+    settings_json_schema,
+)
+from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.settings import (
+    FileState,
+    Kept,
+    Layer,
+    LayerKind,
+    RuleText,
+    Settings,
+    Source,
+    load,
+    user_config_dir,
+)
+from tests.support.paths import ROOT
+
+CONFIGS = ROOT / "configs"
+
+
+def naming(style: str, length: int) -> NamingSettings:
+    return NamingSettings.model_validate({"style": style, "maxLength": length})
+
+
+def write(path: Path, content: object) -> Path:
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def load_user(path: Path, content: object) -> Settings:
+    return load([Layer(LayerKind.USER, write(path / "settings.json", content))])
+
+
+def problem_texts(settings: Settings, folder: Path) -> list[str]:
+    return [str(problem).removeprefix(f"{folder}/") for problem in settings.problems]
+
+
+def test_without_files_everything_has_its_default():
+    assert load([]) == Settings()
+    assert DispatchSettings().concurrency.max == 10
+    assert DispatchSettings().approvals.timeout_seconds == 50
+    assert DispatchSettings().naming == naming("server", 45)
+    assert DispatchSettings().tools is None
+
+
+def test_a_missing_user_file_is_no_problem_and_still_one_of_the_files(tmp_path: Path):
+    layer = Layer(LayerKind.USER, tmp_path / "settings.json")
+
+    assert load([layer]) == Settings(
+        files=(layer.path,), sources=(Source(layer, FileState.ABSENT),)
+    )
+
+
+def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path: Path):
+    text = """{
+  "note": ["Bash(rm:*)"],
+  "permissions": {
+    "allow": ["Read", "Bash(rm:*)",
+      "Edit(a\\"]b)"],
+    "deny": [
+      "Bash(rm:*)",
+
+      "Bash(rm:*)"
+    ]
+  }
+}
+"""
+    file = write(tmp_path / "settings.json", text)
+
+    settings = load([Layer(LayerKind.FLAG, file)])
+
+    def rule(effect: Effect, text: str, line: int) -> RuleText:
+        return RuleText(effect, text, file, line, LayerKind.FLAG, tmp_path)
+
+    assert settings == Settings(
+        rules=(
+            rule(Effect.ALLOW, "Read", 4),
+            rule(Effect.ALLOW, "Bash(rm:*)", 4),
+            rule(Effect.ALLOW, 'Edit(a"]b)', 5),
+            rule(Effect.DENY, "Bash(rm:*)", 7),
+            rule(Effect.DENY, "Bash(rm:*)", 9),
+        ),
+        files=(file,),
+        sources=(Source(Layer(LayerKind.FLAG, file), FileState.READ),),
+    )
+
+
+def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest(tmp_path: Path):
+    user = write(
+        tmp_path / "user" / "settings.json",
+        {
+            "permissions": {
+                "deny": ["Bash(rm:*)"],
+                "defaultMode": "plan",
+                "additionalDirectories": ["/one"],
+                "blockReadsOutsideWorkingDirectories": True,
+            },
+            "dispatch": {"concurrency": {"max": 3}, "naming": "bare"},
+        },
+    )
+    flag = write(
+        tmp_path / "flag.json",
+        {
+            "permissions": {
+                "allow": ["Read"],
+                "defaultMode": "acceptEdits",
+                "additionalDirectories": ["/two", "/one"],
+                "blockReadsOutsideWorkingDirectories": False,
+            },
+            "dispatch": {"concurrency": {"max": 4}},
+        },
+    )
+
+    settings = load([Layer(LayerKind.USER, user), Layer(LayerKind.FLAG, flag)])
+
+    assert [(rule.text, rule.layer, rule.anchor) for rule in settings.rules] == [
+        ("Read", LayerKind.FLAG, tmp_path),
+        ("Bash(rm:*)", LayerKind.USER, tmp_path / "user"),
+    ]
+    assert settings.mode is PermissionMode.ACCEPT_EDITS
+    assert settings.additional_directories == (Path("/two"), Path("/one"))
+    assert settings.dispatch.concurrency.max == 4
+    assert settings.dispatch.naming.style == "bare"
+    assert settings.files == (flag, user)
+
+
+def test_a_setting_that_only_tightens_holds_when_any_layer_asks_for_it(tmp_path: Path):
+    def layer(kind: LayerKind, on: bool) -> Layer:
+        keys = (
+            "blockReadsOutsideWorkingDirectories",
+            "blockWritesOutsideWorkingDirectories",
+            "denyInsteadOfPrompting",
+        )
+        content = {"permissions": dict.fromkeys(keys, on)}
+        return Layer(kind, write(tmp_path / f"{kind.value}.json", content))
+
+    settings = load([layer(LayerKind.FLAG, False), layer(LayerKind.USER, True)])
+
+    assert settings.block_reads_outside
+    assert settings.block_writes_outside
+    assert settings.deny_instead_of_prompting
+
+
+def test_of_two_files_named_by_flags_the_later_one_decides(tmp_path: Path):
+    files = [
+        write(tmp_path / f"{mode}.json", {"permissions": {"defaultMode": mode}})
+        for mode in ("plan", "dontAsk")
+    ]
+
+    settings = load([Layer(LayerKind.FLAG, file) for file in files])
+
+    assert settings.mode is PermissionMode.DONT_ASK
+
+
+@pytest.mark.parametrize(
+    ("kind", "anchor"), [(LayerKind.PROJECT, "."), (LayerKind.LOCAL, "."), (LayerKind.USER, "own")]
+)
+def test_rules_of_a_workspace_file_are_anchored_at_the_workspace(
+    tmp_path: Path, kind: LayerKind, anchor: str
+):
+    file = write(tmp_path / "own" / "settings.json", {"permissions": {"deny": ["Read(/a)"]}})
+
+    (rule,) = load([Layer(kind, file)]).rules
+
+    assert rule.anchor == tmp_path / anchor
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
+        ('{"a": 1,}', "not JSON: Expecting property name"),
+        ('{"a": [1,]}', "not JSON: Expecting value"),
+        ('{} // "comment"', "not JSON: Extra data"),
+        ('{"a": NaN}', "not JSON: NaN is not a JSON number"),
+        ("[]", "expected an object at the top"),
+        ('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+        ('{"a":' + "[" * 64 + "]" * 64 + "}", "nested too deeply: 65 levels, at most 64 are read"),
+    ],
+)
+def test_a_file_that_is_not_json_is_dropped_whole_or_stops_the_start(
+    tmp_path: Path, text: str, reason: str
+):
+    file = write(tmp_path / "settings.json", text)
+
+    settings = load([Layer(LayerKind.USER, file)])
+
+    (problem,) = settings.problems
+    assert problem.severity is Severity.ERROR
+    assert reason in problem.message
+    assert problem.message.endswith("; the whole file is ignored")
+    assert settings.files == (file,)
+    with pytest.raises(ConfigError) as raised:
+        load([Layer(LayerKind.FLAG, file)])
+    assert str(raised.value).startswith(f"{file}: ")
+    assert reason in str(raised.value)
+
+
+def test_a_file_named_by_a_flag_must_be_there(tmp_path: Path):
+    with pytest.raises(ConfigError) as raised:
+        load([Layer(LayerKind.FLAG, tmp_path / "no.json")])
+
+    assert str(raised.value) == f"{tmp_path / 'no.json'}: no such file"
+
+
+def test_a_folder_or_a_file_that_is_not_utf8_or_too_large_is_not_read(tmp_path: Path):
+    (tmp_path / "latin").write_bytes(b'{"a": "\xe9"}')
+    (tmp_path / "large").write_bytes(b" " * (2 * 1024 * 1024 + 1))
+    names = {
+        ".": "not a regular file",
+        "latin": "not UTF-8 at byte 7",
+        "large": "larger than 2,097,152 bytes",
+    }
+
+    for name, reason in names.items():
+        (problem,) = load([Layer(LayerKind.USER, tmp_path / name)]).problems
+        assert problem.message == f"{reason}; the whole file is ignored"
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path):
+    os.mkfifo(tmp_path / "settings.json")
+
+    (problem,) = load([Layer(LayerKind.USER, tmp_path / "settings.json")]).problems
+
+    assert problem.message == "not a regular file; the whole file is ignored"
+
+
+def test_thousands_of_bad_entries_are_skipped_in_a_moment(tmp_path: Path):
+    numbers = list(range(20_000))
+    content: JsonObject = {"permissions": {"additionalDirectories": [*numbers, "/a"]}}
+
+    settings = load_user(tmp_path, content)
+
+    assert settings.additional_directories == (Path("/a"),)
+    assert len(settings.problems) == 20_000
+
+
+def test_a_byte_order_mark_is_tolerated(tmp_path: Path):
+    file = tmp_path / "settings.json"
+    file.write_bytes(b'\xef\xbb\xbf{"permissions": {"deny": ["Bash"]}}')
+
+    (rule,) = load([Layer(LayerKind.USER, file)]).rules
+
+    assert (rule.text, rule.line) == ("Bash", 1)
+
+
+def test_one_bad_entry_is_skipped_with_file_key_value_and_expectation(tmp_path: Path):
+    settings = load_user(
+        tmp_path,
+        {
+            "permissions": {
+                "allow": ["Read", 42, ["Bash"]],
+                "defaultMode": "yolo",
+                "denyInsteadOfPrompting": "yes",
+                "additionalDirectories": ["/a", 7],
+            },
+            "dispatch": {"approvals": {"timeoutSeconds": -1}, "concurrency": {"max": 5}},
+            "env": {"A": "1", "B": 2},
+            "somethingElse": {"is": "ignored"},
+        },
+    )
+
+    assert [rule.text for rule in settings.rules] == ["Read"]
+    assert settings.additional_directories == (Path("/a"),)
+    assert settings.dispatch == DispatchSettings.model_validate({"concurrency": {"max": 5}})
+    assert problem_texts(settings, tmp_path) == [
+        "settings.json:1: permissions.allow[1]: expected a rule as a string, got 42; it is skipped",
+        'settings.json:1: permissions.allow[2][0]: expected a rule as a string, got "Bash"; '
+        "it is skipped",
+        "settings.json: permissions.defaultMode: expected 'default', 'manual', 'acceptEdits', "
+        "'plan', 'dontAsk', 'bypassPermissions' or 'auto', got \"yolo\"; it is skipped",
+        "settings.json: permissions.additionalDirectories.1: expected a valid string, got 7; "
+        "it is skipped",
+        "settings.json: permissions.denyInsteadOfPrompting: expected a valid boolean, "
+        'got "yes"; it is skipped',
+        "settings.json: dispatch.approvals.timeoutSeconds: expected greater than 0, got -1; "
+        "it is skipped",
+        "settings.json: env.B: expected a valid string, got 2; it is skipped",
+        "settings.json: env: not supported yet in settings files; it has no effect",
+    ]
+
+
+def test_a_deny_that_is_not_in_a_list_still_denies_and_such_an_allow_is_skipped(tmp_path: Path):
+    settings = load_user(tmp_path, {"permissions": {"deny": "Bash(rm:*)", "allow": "Bash"}})
+
+    assert [(rule.effect, rule.text) for rule in settings.rules] == [(Effect.DENY, "Bash(rm:*)")]
+    assert problem_texts(settings, tmp_path) == [
+        'settings.json: permissions.allow: expected a valid list, got "Bash"; it is skipped',
+        'settings.json: permissions.deny: expected a valid list, got "Bash(rm:*)"; '
+        "it is taken as the only rule",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "key"),
+    [
+        ({"toolz": []}, "dispatch.toolz"),
+        ({"concurrency": {"maximum": 3}}, "dispatch.concurrency.maximum"),
+        ({"naming": {"maxLenght": 30}}, "dispatch.naming.maxLenght"),
+        ({"approvals": {"timeout_seconds": 3}}, "dispatch.approvals.timeout_seconds"),
+    ],
+)
+def test_an_unknown_key_under_dispatch_is_an_error(
+    tmp_path: Path, dispatch: dict[str, object], key: str
+):
+    settings = load_user(tmp_path, {"dispatch": dispatch})
+
+    assert settings.dispatch == DispatchSettings()
+    assert settings.problems == (
+        Problem(
+            Severity.ERROR,
+            tmp_path / "settings.json",
+            key,
+            "unknown key; it is skipped. Look for a typo",
+        ),
+    )
+
+
+def test_an_unknown_key_under_permissions_is_mentioned(tmp_path: Path):
+    settings = load_user(
+        tmp_path, {"permissions": {"denny": ["Bash"], "disableAutoMode": "disable"}}
+    )
+
+    assert problem_texts(settings, tmp_path) == [
+        "settings.json: permissions.denny: unknown key; look for a typo"
+    ]
+
+
+def test_a_rule_test_that_lacks_something_is_an_error_and_the_others_are_kept(tmp_path: Path):
+    good = {"call": {"tool": "Bash", "input": {"command": "ls"}}, "expect": "allow"}
+    tests = [good, {"call": "Bash(rm)"}, {"call": 7, "expect": "deny"}]
+
+    settings = load_user(tmp_path, {"dispatch": {"ruleTests": tests}})
+
+    assert [(test.call, test.expect, test.line) for test in settings.rule_tests] == [
+        (good["call"], Effect.ALLOW, 1)
+    ]
+    assert [problem.severity for problem in settings.problems] == [Severity.ERROR] * 3
+    assert problem_texts(settings, tmp_path)[0] == (
+        "settings.json: dispatch.ruleTests.1: 'expect' is missing; it is skipped"
+    )
+
+
+def test_a_key_that_occurs_twice_is_reported_and_only_its_stricter_rules_add_up(tmp_path: Path):
+    text = """{"permissions": {"deny": ["Bash(a)"], "allow": ["Bash(b)"]},
+               "permissions": {"deny": ["Bash(c)"],
+                               "allow": ["Bash(d)"]}}"""
+
+    settings = load_user(tmp_path, text)
+
+    assert [(rule.text, rule.line) for rule in settings.rules] == [
+        ("Bash(d)", 3),
+        ("Bash(a)", 1),
+        ("Bash(c)", 2),
+    ]
+    assert problem_texts(settings, tmp_path) == [
+        "settings.json:2: permissions: the key occurs twice; write it once. Of its rules, "
+        "deny and ask all apply"
+    ]
+
+
+def test_keys_that_have_no_effect_yet_are_kept_and_never_silently_skipped(tmp_path: Path):
+    hooks: JsonObject = {"PreToolUse": [{"matcher": "Bash", "hooks": []}]}
+    content: JsonObject = {"hooks": hooks, "env": {"A": "1"}, "mcpServers": {}}
+    file = write(tmp_path / "settings.json", content)
+    layers = [Layer(LayerKind.USER, file)]
+
+    settings = load(layers)
+
+    assert settings.hooks == (Kept(hooks, file, LayerKind.USER),)
+    assert settings.env == (Kept({"A": "1"}, file, LayerKind.USER),)
+    assert problem_texts(settings, tmp_path) == [
+        "settings.json: hooks: not supported yet in settings files; it has no effect",
+        "settings.json: env: not supported yet in settings files; it has no effect",
+    ]
+    assert load(layers, supported=frozenset({"hooks", "env"})).problems == ()
+
+
+def test_the_mode_auto_is_default_with_a_warning_and_manual_is_its_other_name(tmp_path: Path):
+    auto = load_user(tmp_path, {"permissions": {"defaultMode": "auto"}})
+    manual = load_user(tmp_path, {"permissions": {"defaultMode": "manual"}})
+
+    assert auto.mode is manual.mode is PermissionMode.DEFAULT
+    assert problem_texts(auto, tmp_path) == [
+        "settings.json: permissions.defaultMode: there is no model here to decide; "
+        '"auto" is treated as "default"'
+    ]
+    assert manual.problems == ()
+
+
+def test_naming_is_a_word_or_an_object(tmp_path: Path):
+    word = load_user(tmp_path, {"dispatch": {"naming": "canonical"}})
+    whole = load_user(tmp_path, {"dispatch": {"naming": {"style": "bare", "maxLength": 60}}})
+
+    assert word.dispatch.naming == naming("canonical", 45)
+    assert whole.dispatch.naming == naming("bare", 60)
+
+
+def test_the_config_directory_is_the_named_one_or_the_platforms():
+    assert user_config_dir({"MCP_DISPATCH_CONFIG_DIR": "/a/b"}) == Path("/a/b")
+    assert user_config_dir({}).name == "mcp-dispatch"
+
+
+def test_a_layout_gives_each_value_its_line_and_names_repeated_keys():
+    text = '{"a": [1, {"b": null}],\n "c": "x\\"\\n{",\n "a": [],\n "": {"": true}}'
+
+    assert json.loads(text)
+    found = layout(text)
+    assert found.leaves == (
+        Leaf(("a", 0), 1, 1),
+        Leaf(("a", 1, "b"), 1, None),
+        Leaf(("c",), 2, 'x"\n{'),
+        Leaf(("", ""), 4, True),
+    )
+    assert found.repeated == (Repeated(("a",), 3),)
+
+
+ANY_JSON: st.SearchStrategy[Json] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=12,
+)
+SECTIONS = ("permissions", "dispatch", "hooks", "env", "mcpServers", "disableAllHooks")
+INNER = (
+    *("allow", "deny", "additionalDirectories", "defaultMode", "naming", "tools", "ruleTests"),
+    *("concurrency", "results", "PreToolUse"),
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(SECTIONS), st.dictionaries(st.sampled_from(INNER), ANY_JSON) | ANY_JSON
+    )
+)
+def test_no_json_whatever_it_says_keeps_a_file_from_being_read(
+    tmp_path_factory: pytest.TempPathFactory, content: JsonObject
+):
+    folder = tmp_path_factory.getbasetemp() / "any-json"
+
+    settings = load_user(folder, content)
+
+    assert settings.sources[0].state is FileState.READ
+    assert DispatchSettings.model_validate(settings.dispatch.model_dump(by_alias=True))
+
+
+def test_the_json_schema_accepts_the_starter_file_and_refuses_typos():
+    schema = settings_json_schema()
+    starter = json.loads((CONFIGS / "starter.json").read_text(encoding="utf-8"))
+
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    assert validator.is_valid(starter)
+    assert validator.is_valid({"dispatch": {"naming": "bare", "tools": []}, "other": 1})
+    assert not validator.is_valid({"dispatch": {"toolz": []}})
+    assert not validator.is_valid({"permissions": {"deny": [1]}})
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"), [("3", 3), ("007", 7), ("0", None), ("-1", None), ("ten", None), ("", None)]
+)
+def test_a_variable_says_how_many_calls_run_at_once(
+    value: str, limit: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert limit_from({"MCP_DISPATCH_MAX_CONCURRENCY": value}) == limit
+    assert bool(caplog.messages) is (limit is None)

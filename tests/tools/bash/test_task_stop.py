@@ -1,0 +1,204 @@
+"""TaskStop: ends one of the caller's own tasks, and says which there are when it is none of them."""
+
+import os
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_dispatch.fs.workspace import Workspace
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import Refusal, RefusedBy
+from mcp_dispatch.model.tools import (
+    CallContext,
+    Interrupt,
+    Sharing,
+    Tool,
+    ToolResult,
+    error_result,
+    text_result,
+)
+from mcp_dispatch.processes import kill_tree
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.results.store import ResultStore
+from mcp_dispatch.tools.bash.background import BackgroundTasks
+from mcp_dispatch.tools.bash.bash import Bash
+from mcp_dispatch.tools.bash.task_stop import OLD_NAMES, TaskStop
+from tests.support.stand_ins import PlainScope
+
+ALICE = CallContext("call", PlainScope(id="alice"))
+BOB = CallContext("call", PlainScope(id="bob"))
+
+
+@dataclass
+class Room:
+    """Both tools over the same tasks."""
+
+    children: Children
+    tasks: BackgroundTasks
+    bash: Bash
+    stop: TaskStop
+
+    async def begin(self, command: str, context: CallContext = ALICE) -> str:
+        arguments: JsonObject = {"command": command, "run_in_background": True}
+        result = await self.bash.run(arguments, context)
+        assert isinstance(result.response, dict)
+        return str(result.response["backgroundTaskId"])
+
+    async def call(self, arguments: JsonObject, context: CallContext = ALICE) -> ToolResult:
+        with anyio.fail_after(10):
+            checked = await self.stop.check(arguments, context)
+            return await self.stop.run(checked.arguments, context)
+
+    async def refusal(self, arguments: JsonObject, context: CallContext = ALICE) -> Refusal:
+        with pytest.raises(Refused) as caught:
+            await self.stop.check(arguments, context)
+        return caught.value.refusal
+
+    def left(self) -> set[int]:
+        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
+
+
+@pytest.fixture
+async def room(tmp_path: Path) -> AsyncGenerator[Room]:
+    root = tmp_path.resolve()
+    async with Children() as children:
+        tasks = BackgroundTasks(children, root / "tasks")
+        bash = Bash(
+            Workspace(root), children, root / "scratch", os.environ, tasks, ResultStore(root)
+        )
+        yield Room(children, tasks, bash, TaskStop(tasks))
+
+
+@pytest.mark.parametrize("key", ["task_id", "shell_id"])
+async def test_a_task_is_stopped_and_the_answer_says_which(room: Room, key: str) -> None:
+    task_id = await room.begin("sleep 600")
+
+    result = await room.call({key: task_id})
+
+    text = (
+        f"Stopped task {task_id} (sleep 600). Its output is in"
+        f" {room.tasks.folder / f'{task_id}.output'}"
+    )
+    assert result == text_result(
+        text,
+        response={
+            "message": text,
+            "task_id": task_id,
+            "task_type": "local_bash",
+            "command": "sleep 600",
+        },
+    )
+    assert room.left() == set()
+    assert room.tasks.running("alice") == ()
+
+
+async def test_the_old_field_becomes_the_new_one_before_rules_and_hooks_see_it(room: Room) -> None:
+    task_id = await room.begin("sleep 600")
+
+    checked = await room.stop.check({"shell_id": task_id}, ALICE)
+
+    assert checked.arguments == {"task_id": task_id}
+
+
+async def test_an_id_nobody_has_is_refused_with_the_tasks_that_run(room: Room) -> None:
+    first = await room.begin("sleep 600")
+    second = await room.begin("sleep 601")
+
+    refusal = await room.refusal({"task_id": "bash_1"})
+
+    assert refusal == Refusal(
+        RefusedBy.SEMANTIC,
+        "no task with the ID 'bash_1' is running: it has ended, or never was one of yours;"
+        f" running now: {first} (sleep 600), {second} (sleep 601)",
+    )
+
+
+async def test_the_task_of_another_scope_looks_like_none(room: Room) -> None:
+    task_id = await room.begin("sleep 600", ALICE)
+
+    refusal = await room.refusal({"task_id": task_id}, BOB)
+    result = await room.stop.run({"task_id": task_id}, BOB)
+
+    message = (
+        f"no task with the ID '{task_id}' is running: it has ended, or never was one of yours;"
+        " none is running now"
+    )
+    assert refusal == Refusal(RefusedBy.SEMANTIC, message)
+    assert result == error_result(message)
+    assert [task.id for task in room.tasks.running("alice")] == [task_id]
+
+
+async def test_a_task_that_has_ended_cannot_be_stopped_again(room: Room) -> None:
+    task_id = await room.begin("sleep 600")
+    await room.call({"task_id": task_id})
+
+    message = (
+        f"no task with the ID '{task_id}' is running: it has ended, or never was one of yours;"
+        " none is running now"
+    )
+    assert await room.refusal({"task_id": task_id}) == Refusal(RefusedBy.SEMANTIC, message)
+    assert await room.stop.run({"task_id": task_id}, ALICE) == error_result(message)
+
+
+async def test_two_who_stop_the_same_task_both_learn_that_it_is_stopped(room: Room) -> None:
+    task_id = await room.begin("trap '' TERM; echo; sleep 600; sleep 600")
+    results: list[ToolResult] = []
+
+    async def stop() -> None:
+        results.append(await room.call({"task_id": task_id}))
+
+    async with anyio.create_task_group() as both:
+        both.start_soon(stop)
+        both.start_soon(stop)
+
+    assert [result.is_error for result in results] == [False, False]
+    assert room.left() == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ({}, "neither task_id nor shell_id"),
+        ({"task_id": "a", "shell_id": "b"}, "both task_id and shell_id"),
+    ],
+)
+async def test_exactly_one_id_is_needed(room: Room, arguments: JsonObject, given: str) -> None:
+    assert await room.refusal(arguments) == Refusal(
+        RefusedBy.SEMANTIC,
+        f"expected one ID, got {given}; give the task_id that Bash answered with",
+    )
+
+
+@pytest.mark.parametrize("task_id", ["../../etc/passwd", "\0", "", "x" * 10_000, "\ud800", "b\n*"])
+async def test_an_odd_id_is_only_an_id_that_nobody_has(room: Room, task_id: str) -> None:
+    refusal = await room.refusal({"task_id": task_id})
+
+    assert refusal.by is RefusedBy.SEMANTIC
+    assert refusal.message.isprintable()
+    assert len(refusal.message) < 300
+
+
+async def test_it_runs_beside_readers_finishes_what_it_began_and_says_what_it_is(
+    room: Room,
+) -> None:
+    tool: Tool = room.stop
+
+    assert tool.sharing({"task_id": "b0000000"}) is Sharing.SHARED
+    assert tool.interrupt is Interrupt.BLOCK
+    assert tool.definition["annotations"] == {
+        "title": "Stop a background task",
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
+    assert tool.validator.problems({"task_id": 1}) != []
+    assert tool.validator.problems({"task_id": "b0000000"}) == []
+
+
+async def test_the_old_names_mean_this_tool(room: Room) -> None:
+    assert {"KillShell": room.stop.name, "KillBash": room.stop.name} == OLD_NAMES

@@ -1,0 +1,640 @@
+"""Glob: which files a pattern finds, in which order, and which nobody gets to see."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from anyio import create_task_group, fail_after, to_thread
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_dispatch.fs.safe_open import CannotUse
+from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import Refusal, RefusedBy
+from mcp_dispatch.model.tools import Interrupt, Sharing, ToolResult
+from mcp_dispatch.policy.subject import Subject
+from mcp_dispatch.tools.search.glob import Glob
+from mcp_dispatch.tools.search.glob_pattern import Level, Pattern, parse
+from mcp_dispatch.tools.search.root import Place, Sight, entered
+from mcp_dispatch.tools.search.walk import Found, Walk
+from tests.support.file_scope import FileScope, error_of, text_of
+
+NOTHING: dict[str, str] = {}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = real_path(tmp_path) / "workspace"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def tool(root: Path) -> Glob:
+    return Glob(Workspace(root), NOTHING)
+
+
+def put(path: Path, *, age: int = 0) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    return str(path)
+
+
+def nothing(_: Path) -> bool:
+    return False
+
+
+async def glob(
+    tool: Glob,
+    pattern: str,
+    path: str | None = None,
+    *,
+    hides: Callable[[Path], bool] = nothing,
+    cwd: Path | None = None,
+) -> ToolResult:
+    """As the pipeline calls it; what `check` made of the path is what rules judge."""
+    context = replace(FileScope(cwd).context(), hides=hides)
+    arguments: JsonObject = (
+        {"pattern": pattern} if path is None else {"pattern": pattern, "path": path}
+    )
+    checked = (await tool.check(arguments, context)).arguments
+    judged = frozenset({real_path(Path(str(checked["path"])))})
+    return await tool.run(checked, replace(context, judged=judged))
+
+
+async def found(tool: Glob, pattern: str, path: str | None = None) -> list[str]:
+    return text_of(await glob(tool, pattern, path)).split("\n")
+
+
+async def canonical(tool: Glob, **arguments: Json) -> JsonObject:
+    return (await tool.check(arguments, FileScope().context())).arguments
+
+
+async def refusal_of(tool: Glob, pattern: str) -> Refusal:
+    with pytest.raises(Refused) as caught:
+        await glob(tool, pattern)
+    return caught.value.refusal
+
+
+async def test_files_are_listed_by_absolute_path_the_newest_first(tool: Glob, root: Path):
+    old, new, middle = put(root / "a.py", age=9), put(root / "z/b.py"), put(root / "c.py", age=5)
+    put(root / "other.txt")
+
+    result = await glob(tool, "**/*.py")
+
+    assert text_of(result) == f"{new}\n{middle}\n{old}"
+    assert isinstance(result.response, dict)
+    milliseconds = result.response["durationMs"]
+    assert isinstance(milliseconds, int)
+    assert result.response == {
+        "filenames": [new, middle, old],
+        "numFiles": 3,
+        "durationMs": milliseconds,
+        "truncated": False,
+        "totalMatches": 3,
+        "countIsComplete": True,
+    }
+
+
+async def test_files_of_the_same_time_are_listed_by_name(tool: Glob, root: Path):
+    paths = [put(root / name) for name in ("b", "a", "c")]
+
+    assert await found(tool, "*") == sorted(paths)
+
+
+async def test_a_pattern_that_fits_nothing_says_so(tool: Glob, root: Path):
+    put(root / "a.py")
+
+    result = await glob(tool, "*.rs")
+
+    assert text_of(result) == "No files found"
+    assert isinstance(result.response, dict)
+    assert result.response["filenames"] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
+        ("./*.py", ["a.py"]),
+        ("src/*.py", ["src/b.py"]),
+        ("src/**/*.py", ["src/b.py", "src/deep/c.py"]),
+        ("src/**", ["src/b.py", "src/deep/c.py", "src/deep/d.ts"]),
+        ("src/", ["src/b.py", "src/deep/c.py", "src/deep/d.ts"]),
+        ("**/deep/**", ["src/deep/c.py", "src/deep/d.ts"]),
+        ("**/**/**/c.py", ["src/deep/c.py"]),
+        ("src//./b.py", ["src/b.py"]),
+        ("./?.py", ["a.py"]),
+        ("[a-b].py", ["a.py", "src/b.py"]),
+        ("[!a].py", ["src/b.py", "src/deep/c.py"]),
+        ("[^a].py", ["src/b.py", "src/deep/c.py"]),
+        ("*.{py,ts}", ["a.py", "src/b.py", "src/deep/c.py", "src/deep/d.ts"]),
+        ("{src/{b,x},a}.py", ["a.py", "src/b.py"]),
+        ("src/{,deep/}*.py", ["src/b.py", "src/deep/c.py"]),
+        (r"\a.py", ["a.py"]),
+        (r"\*.py", ["No files found"]),
+        ("{a.py", ["No files found"]),
+        ("*.PY", ["No files found"]),
+    ],
+)
+async def test_patterns_mean_what_shells_mean(
+    tool: Glob, root: Path, pattern: str, names: list[str]
+):
+    for name in ("a.py", "src/b.py", "src/deep/c.py", "src/deep/d.ts"):
+        put(root / name)
+
+    listed = await found(tool, pattern)
+
+    assert [name.removeprefix(f"{root}/") for name in listed] == names
+
+
+async def test_a_name_full_of_wildcards_is_found_when_spelled_out(tool: Glob, root: Path):
+    route = put(root / "app/[id]/page.tsx")
+
+    assert await found(tool, "app/[id]/*.tsx") == [route]
+    assert await found(tool, r"app/\[id\]/*.tsx") == [route]
+
+
+async def test_hidden_and_ignored_files_are_found_by_default(tool: Glob, root: Path):
+    (root / ".git").mkdir()
+    (root / ".gitignore").write_text("*.log\n", encoding="utf-8")
+    paths = [put(root / ".env"), put(root / "a.log")]
+
+    listed = await found(tool, "*")
+
+    assert sorted(listed) == [*sorted(paths)[:1], str(root / ".gitignore"), *sorted(paths)[1:]]
+
+
+async def test_hidden_files_can_be_left_out(root: Path):
+    put(root / ".env")
+    put(root / ".config/x")
+    shown = put(root / "a")
+    tool = Glob(Workspace(root), {"CLAUDE_CODE_GLOB_HIDDEN": "false"})
+
+    assert await found(tool, "**/*") == [shown]
+
+
+async def test_gitignore_can_be_respected(root: Path):
+    (root / ".git").mkdir()
+    (root / ".gitignore").write_text(
+        "# built\n*.log\nbuild/\n/only-here\n!keep.log\n\\#odd\n", encoding="utf-8"
+    )
+    (root / "sub").mkdir()
+    (root / "sub/.gitignore").write_text("!again.log\nown/**/x\n", encoding="utf-8")
+    for name in ("a.log", "build/b", "only-here", "#odd", "sub/own/d/x", "sub/deep/build/c"):
+        put(root / name)
+    kept = [put(root / name) for name in ("build.txt", "keep.log", "sub/again.log")]
+    kept += [put(root / "sub/only-here"), put(root / "sub/own/y")]
+    tool = Glob(Workspace(root), {"CLAUDE_CODE_GLOB_NO_IGNORE": "false"})
+
+    listed = [name for name in await found(tool, "**/*") if not name.endswith(".gitignore")]
+    below = [name for name in await found(tool, "**/*", "sub") if not name.endswith(".gitignore")]
+
+    assert sorted(listed) == sorted(kept)
+    assert sorted(below) == sorted(name for name in kept if "/sub/" in name)
+
+
+async def test_the_insides_of_git_are_listed_only_when_named(tool: Glob, root: Path):
+    config, file = put(root / ".git/config"), put(root / "config")
+
+    assert await found(tool, "**/config") == [file]
+    assert await found(tool, ".g*/config") == ["No files found"]
+    assert await found(tool, ".git/*") == [config]
+    assert await found(tool, "*", ".git") == [config]
+
+
+async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_counted(
+    tool: Glob, root: Path
+):
+    for folder in range(100):
+        (root / f"d{folder:02}").mkdir()
+        for number in range(100):
+            (root / f"d{folder:02}/f{number:02}.txt").touch()
+    newest = root / "d57/f33.txt"
+    os.utime(newest, (4_000_000_000, 4_000_000_000))
+
+    with fail_after(20):
+        result = await glob(tool, "**/*.txt")
+
+    lines = text_of(result).split("\n")
+    assert lines[0] == str(newest)
+    assert len(lines) == 102
+    assert lines[-1] == (
+        "(Results are truncated: these are the 100 newest of 10,000 files."
+        " Give a more specific path or pattern to see others.)"
+    )
+    assert isinstance(result.response, dict)
+    assert result.response["truncated"] is True
+    assert result.response["numFiles"] == 100
+    assert result.response["totalMatches"] == 10_000
+
+
+async def test_a_file_that_a_rule_hides_is_neither_listed_nor_counted(tool: Glob, root: Path):
+    shown = put(root / "a.txt")
+    put(root / "secret/b.txt")
+
+    result = await glob(tool, "**/*.txt", hides=lambda path: "secret" in path.parts)
+
+    assert text_of(result) == shown
+    assert isinstance(result.response, dict)
+    assert result.response["totalMatches"] == 1
+
+
+async def test_a_rule_on_the_real_place_hides_what_is_searched_through_a_link(
+    tool: Glob, root: Path
+):
+    put(root / "real/a.txt")
+    (root / "link").symlink_to(root / "real")
+
+    by_real_name = await glob(tool, "*", "link", hides=lambda path: "real" in path.parts)
+    by_given_name = await glob(tool, "*", "link", hides=lambda path: "link" in path.parts)
+
+    assert text_of(by_real_name) == "No files found"
+    assert text_of(by_given_name) == "No files found"
+
+
+async def test_a_link_to_a_file_is_listed_by_its_own_name(tool: Glob, root: Path):
+    target, link = put(root / "a.txt", age=3), root / "b.txt"
+    link.symlink_to("a.txt")
+
+    assert await found(tool, "*.txt") == [target, str(link)]
+
+
+async def test_a_link_to_a_hidden_file_is_hidden_at_either_end(tool: Glob, root: Path):
+    put(root / "secret")
+    (root / "step").symlink_to("secret")
+    (root / "link.txt").symlink_to("step")
+
+    for end in ("secret", "step", "link.txt"):
+        result = await glob(tool, "*.txt", hides=lambda path, end=end: path.name == end)
+        assert text_of(result) == "No files found"
+
+
+async def test_linked_directories_are_not_entered(tool: Glob, root: Path):
+    put(root.parent / "outside/a.txt")
+    (root / "out").symlink_to(root.parent / "outside")
+    (root / "loop").symlink_to(root)
+    inside = put(root / "b.txt")
+
+    assert await found(tool, "**/*.txt") == [inside]
+    assert await found(tool, "*/a.txt") == ["No files found"]
+
+
+async def test_links_in_a_circle_and_links_to_nothing_are_left_out(tool: Glob, root: Path):
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
+    (root / "dangling").symlink_to("nowhere")
+
+    assert await found(tool, "**/*") == ["No files found"]
+
+
+async def test_pipes_and_sockets_are_no_files(tool: Glob, root: Path):
+    os.mkfifo(root / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.fsencode(root / "socket"))
+
+        assert await found(tool, "*") == ["No files found"]
+
+
+async def test_odd_names_stay_one_line_each(tool: Glob, root: Path):
+    put(root / "-dash")
+    put(root / "new\nline")
+    (root / os.fsdecode(b"bad\xff")).write_bytes(b"")
+    put(root / "ünï")
+
+    result = await glob(tool, "*")
+
+    expected = [
+        f"{root}/-dash",
+        f"{root}/bad\ufffd",
+        json.dumps(f"{root}/new\nline"),
+        f"{root}/ünï",
+    ]
+    assert sorted(text_of(result).split("\n")) == sorted(expected)
+    json.dumps(result.response, ensure_ascii=False).encode("utf-8")
+
+
+async def test_the_current_directory_is_where_a_search_starts(tool: Glob, root: Path):
+    put(root / "a.txt")
+    below = put(root / "sub/b.txt")
+
+    assert text_of(await glob(tool, "*", cwd=root / "sub")) == below
+    assert text_of(await glob(tool, "*", ".", cwd=root / "sub")) == below
+
+
+async def test_rules_judge_exactly_the_directory_that_is_searched(tool: Glob, root: Path):
+    (root / "sub").mkdir()
+    (root / "link").symlink_to(root.parent)
+    cases: list[tuple[JsonObject, JsonObject]] = [
+        ({"pattern": "*.py"}, {"pattern": "*.py", "path": str(root)}),
+        ({"pattern": "sub/*"}, {"pattern": "sub/*", "path": str(root)}),
+        ({"pattern": "*", "path": "sub"}, {"pattern": "*", "path": f"{root}/sub"}),
+        ({"pattern": "/etc/pa*"}, {"pattern": "./pa*", "path": "/etc"}),
+        ({"pattern": "/**"}, {"pattern": "./**", "path": "/"}),
+        ({"pattern": f"{root}*/x"}, {"pattern": "./workspace*/x", "path": str(root.parent)}),
+        ({"pattern": "../*"}, {"pattern": "./*", "path": str(root.parent)}),
+        ({"pattern": "sub/../../x"}, {"pattern": "./x", "path": str(root.parent)}),
+        ({"pattern": "link/*"}, {"pattern": "./*", "path": f"{root}/link"}),
+        ({"pattern": "~/*.txt"}, {"pattern": "./*.txt", "path": str(Path.home())}),
+        ({"pattern": "~*"}, {"pattern": "**/~*", "path": str(root)}),
+    ]
+
+    for given_arguments, expected in cases:
+        checked = await canonical(tool, **given_arguments)
+        subject = Subject("Glob", "Glob", None, checked, given_arguments, cwd=root)
+
+        assert checked == expected
+        assert subject.read_paths == (expected["path"],)
+        assert await canonical(tool, **checked) == expected
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["*/../x", "{../x,y}", "{a,.}./b", r"*/\../x", "{/etc,x}/*", "x{,/../..}/*", ".."],
+)
+async def test_a_pattern_that_leads_out_behind_a_wildcard_is_refused(tool: Glob, pattern: str):
+    assert await refusal_of(tool, pattern) == Refusal(
+        RefusedBy.SEMANTIC,
+        f"{pattern!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
+        " the directory; give that directory as path instead",
+    )
+
+
+async def test_patterns_that_cannot_be_used_are_refused(tool: Glob):
+    messages = [
+        (await refusal_of(tool, pattern)).message
+        for pattern in ("a\0b", "\ud800", "x" * 5000, "{a,b}" * 9, "{a,b}" * 8 + "/x" * 2000, "")
+    ]
+
+    assert messages == [
+        "'a\\x00b': a pattern cannot contain a NUL character",
+        "'\\ud800': a pattern cannot contain half a surrogate pair",
+        "the pattern has 5,000 characters; at most 4,096 are taken",
+        f"{'{a,b}' * 9!r} has too many alternatives; search in several calls",
+        f"{'{a,b}' * 8 + '/x' * 2000!r} has too many alternatives; search in several calls",
+        "the pattern is empty; write **/* for every file",
+    ]
+
+
+async def test_a_directory_that_is_none_is_an_error_that_names_it(tool: Glob, root: Path):
+    file = put(root / "a.txt")
+    os.mkfifo(root / "pipe")
+
+    assert error_of(await glob(tool, "*", "nowhere")) == f"Path does not exist: {root}/nowhere"
+    assert error_of(await glob(tool, "*", "a.txt/b")) == f"Path does not exist: {root}/a.txt/b"
+    assert error_of(await glob(tool, "*", "a.txt")) == (
+        f"{file} is a file, and Glob searches directories. Use Read or Grep."
+    )
+    assert error_of(await glob(tool, "*", "pipe")) == (
+        f"{root}/pipe is neither a directory nor a regular file."
+    )
+    assert error_of(await glob(tool, "*", "/proc/self")) == (
+        "/proc/self belongs to the kernel and has no ordinary files. Use Bash."
+    )
+
+
+async def test_a_place_that_was_not_judged_is_not_searched(tool: Glob, root: Path):
+    context = replace(FileScope().context(), judged=frozenset({root}))
+    (root / "link").symlink_to(root.parent)
+
+    with pytest.raises(Refused) as caught:
+        await tool.run({"pattern": "*", "path": f"{root}/link"}, context)
+
+    assert caught.value.refusal.by is RefusedBy.PERMISSION
+
+
+def test_a_directory_that_became_a_link_is_not_entered(root: Path):
+    (root / "sub").symlink_to(root.parent)
+    place = Place(root / "sub/x", root / "sub/x", is_file=False)
+    (root.parent / "x").mkdir()
+
+    with pytest.raises(CannotUse), entered(place):
+        pass
+
+
+def walked(
+    root: Path, pattern: str, expired: Callable[[], bool], hides: Callable[[Path], bool] = nothing
+) -> Found:
+    place = Place(root, root, is_file=False)
+    with entered(place) as descriptor:
+        return Walk(parse(pattern), Sight(place, hides), 100, expired).run(descriptor)
+
+
+def test_a_directory_swapped_for_a_link_during_the_walk_is_not_followed(root: Path):
+    outside = root.parent / "outside"
+    put(outside / "secret.txt")
+    (root / "sub").mkdir()
+    put(root / "a.txt")
+
+    def swap(_: Path) -> bool:
+        if (root / "sub").is_dir() and not (root / "sub").is_symlink():
+            (root / "sub").rmdir()
+            (root / "sub").symlink_to(outside)
+        return False
+
+    result = walked(root, "**/*.txt", lambda: False, swap)
+
+    assert result == Found(("a.txt",), 1, result.unreadable, complete=True)
+    assert (root / "sub").is_symlink()
+
+
+def test_a_file_that_disappears_during_the_walk_is_left_out(root: Path):
+    put(root / "a.txt")
+    put(root / "b.txt")
+
+    def remove(path: Path) -> bool:
+        path.unlink()
+        return False
+
+    assert walked(root, "*", lambda: False, remove) == Found((), 0, 0, complete=True)
+
+
+def test_a_walk_that_runs_out_of_time_gives_what_it_has(root: Path):
+    for number in range(50):
+        put(root / f"f{number}")
+    looks = iter([False] * 10 + [True] * 100)
+
+    result = walked(root, "*", lambda: next(looks))
+
+    assert (len(result.newest), result.total, result.complete) == (10, 10, False)
+
+
+async def test_a_search_that_found_something_in_its_time_says_that_there_may_be_more(root: Path):
+    paths = [put(root / "a"), put(root / "b")]
+    asked: list[Path] = []
+    tool = Glob(Workspace(root), NOTHING, clock=lambda: 20.0 * len(asked))
+
+    def take_all_the_time(path: Path) -> bool:
+        asked.append(path)
+        return False
+
+    result = await glob(tool, "**/*", hides=take_all_the_time)
+
+    first, _, note = text_of(result).split("\n")
+    assert first in paths
+    assert note == (
+        "(The search was stopped after 20 seconds: there may be more files."
+        " Give a narrower path or pattern.)"
+    )
+    assert result.response == {
+        "filenames": [first],
+        "numFiles": 1,
+        "durationMs": 20_000,
+        "truncated": True,
+        "totalMatches": 1,
+        "countIsComplete": False,
+        "timedOut": True,
+    }
+
+
+async def test_a_search_that_found_nothing_in_its_time_is_an_error(root: Path):
+    put(root / "a")
+    tool = Glob(Workspace(root), NOTHING, seconds=0)
+
+    assert error_of(await glob(tool, "*")) == (
+        "Nothing was found in 0 seconds, and the search was not over."
+        " Give a narrower path or pattern."
+    )
+
+
+async def test_a_cancelled_search_stops_its_walk(tool: Glob, root: Path):
+    for number in range(100):
+        put(root / f"f{number}")
+    inside, go_on, again = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(_: Path) -> bool:
+        if inside.is_set():
+            again.set()
+        inside.set()
+        go_on.wait(5)
+        return False
+
+    with fail_after(5):
+        async with create_task_group() as tasks:
+
+            async def search() -> None:
+                await glob(tool, "*", hides=hold)
+
+            tasks.start_soon(search)
+            await to_thread.run_sync(inside.wait, 5)
+            tasks.cancel_scope.cancel()
+    go_on.set()
+
+    # The walk is nobody's any more: that it does not go on can only be seen by its silence.
+    assert not await to_thread.run_sync(again.wait, 0.3)
+
+
+def test_what_lies_too_deep_is_said_to_be_unreadable(root: Path):
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(210):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+    assert walked(root, "**/*", lambda: False) == Found((), 0, 1, complete=True)
+
+
+async def test_directories_that_cannot_be_read_are_counted(tool: Glob, root: Path):
+    path = put(root / "a")
+    deep = root
+    for _ in range(201):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+
+    assert text_of(await glob(tool, "**/*")) == (
+        f"{path}\n\n(Directories that could not be read: 1.)"
+    )
+
+
+def test_only_directories_that_can_match_are_looked_into(root: Path):
+    put(root / "src/a.py")
+    deep = root / "other"
+    for _ in range(201):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+
+    assert walked(root, "src/*.py", lambda: False) == Found(("src/a.py",), 1, 0, complete=True)
+    assert walked(root, "**/*.py", lambda: False).unreadable == 1
+
+
+def test_hostile_patterns_match_in_no_time(root: Path):
+    name = "a" * 255
+    for pattern in ("*a" * 120 + "b", "?*" * 100 + "b", "[a-z]*" * 80 + "!", "**/" * 1000 + "x"):
+        parsed = parse(pattern)
+
+        with_time = Level(parsed, parsed.start())
+
+        assert not with_time.takes(name)
+
+
+def parsed_unless_refused(pattern: str) -> Pattern | None:
+    try:
+        return parse(pattern)
+    except Refused:
+        return None
+
+
+@settings(max_examples=300, deadline=200)
+@given(st.text("ab*?[]!{},\\./~", min_size=1, max_size=40), st.text("ab.", min_size=1))
+def test_no_pattern_has_a_way_up_in_it(pattern: str, name: str):
+    parsed = parsed_unless_refused(pattern) or parse("*")
+
+    below = Level(parsed, parsed.start()).below(name)
+
+    assert all(position in range(len(parsed.alternatives[one])) for one, position in below)
+    assert not any(one.text == ".." for segments in parsed.alternatives for one in segments)
+
+
+async def test_hostile_strings_never_lead_out_of_the_workspace(
+    tool: Glob, root: Path, data_dir: Path
+):
+    naughty = json.loads((data_dir / "strings/blns.json").read_text(encoding="utf-8"))
+    traversal = json.loads((data_dir / "strings/path_traversal.json").read_text(encoding="utf-8"))
+    put(root / "a.txt")
+    context = replace(FileScope().context(), judged=frozenset({root}))
+
+    async def run(arguments: JsonObject) -> ToolResult | None:
+        try:
+            return await tool.run((await tool.check(arguments, context)).arguments, context)
+        except Refused:
+            return None
+
+    for text in [*naughty, *traversal["strings"]]:
+        for arguments in ({"pattern": text}, {"pattern": "**", "path": text}):
+            if text and (result := await run(arguments)) is not None and not result.is_error:
+                assert isinstance(result.response, dict)
+                assert result.response["filenames"] in ([], [f"{root}/a.txt"])
+
+
+async def test_glob_needs_a_workspace(root: Path):
+    tool = Glob(Workspace(None, unset_because="nobody chose one"), NOTHING)
+
+    assert (await refusal_of(tool, "*")).message == (
+        "no workspace: nobody chose one; start the server with --workspace DIR"
+    )
+
+
+def test_glob_shares_and_changes_nothing(tool: Glob):
+    assert tool.sharing({}) is Sharing.SHARED
+    assert tool.interrupt is Interrupt.CANCEL
+    assert tool.result_limit == 100_000
+    annotations = tool.definition["annotations"]
+    assert annotations == {
+        "title": "Find files by name",
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
+    assert tool.validator.problems({"pattern": "*", "path": "src"}) == []
+    assert tool.validator.problems({"path": "src"}) != []

@@ -1,0 +1,286 @@
+"""The list of tools is there before the servers are, and does not depend on who comes up first."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.options import Options
+from mcp_dispatch.fs.state_dir import StateDirectory
+from mcp_dispatch.model.calls import Completed, ToolCall
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.processes.children import Children
+from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name
+from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.upstream.config.model import Launch, ServerConfig
+from mcp_dispatch.upstream.lifecycle import State, Timing
+from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.tool import offer_of
+from mcp_dispatch.upstream.transports.open import Place
+from mcp_dispatch.wire.codec import encode
+from tests.support.client import Installation, RawServer, raw_server
+from tests.support.stand_ins import ScriptedCaller
+from tests.support.upstreams.support import RAW, received, starts
+
+
+def raw(log: Path, *options: str, **more: Any) -> dict[str, Any]:
+    args = ["-S", "-E", RAW, "--log", str(log), *options]
+    return {"command": sys.executable, "args": args, **more}
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *, offline: bool = False, **servers: Any
+) -> AsyncGenerator[App, None]:
+    (folder / "workspace").mkdir(exist_ok=True)
+    file = folder / "servers.json"
+    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    allow = [f"mcp__{name}" for name in servers]
+    settings = folder / "settings.json"
+    content = {
+        "permissions": {"allow": allow},
+        "dispatch": {"toolSearch": {"mode": "never"}},
+    }
+    settings.write_text(json.dumps(content), encoding="utf-8")
+    environ = {"PATH": os.environ["PATH"], "MCP_DISPATCH_CONFIG_DIR": str(folder / "config")}
+    options = Options(
+        workspace=folder / "workspace",
+        settings=(settings,),
+        mcp_config=(file,),
+        managed_dir=folder / "managed",
+        environ=environ,
+        offline=offline,
+    )
+    async with open_app(options, StateDirectory.open(folder / "state")) as app:
+        yield app
+
+
+async def upstream_names(app: App) -> list[str]:
+    with anyio.fail_after(30):
+        names = [str(each["name"]) for each in await app.definitions()]
+    return [name for name in names if "__" in name]
+
+
+async def call(app: App, name: str) -> Completed:
+    with anyio.fail_after(30):
+        await app.expect(name)
+        outcome = await app.dispatcher.dispatch(
+            ToolCall("1", "1", name, {}), app.scope, ScriptedCaller()
+        )
+    assert isinstance(outcome, Completed), outcome
+    return outcome
+
+
+async def test_a_list_is_answered_from_the_last_one_before_any_server_is_there(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    async with serving(tmp_path, raw=raw(log)) as app:
+        first = await upstream_names(app)
+    assert len(starts(log)) == 1
+
+    async with serving(tmp_path, raw=raw(log), fresh=raw(tmp_path / "fresh", "--exit", "3")) as app:
+        second = await upstream_names(app)
+        before = len(starts(log))
+        answered = await call(app, "raw__vendor")
+
+    assert "raw__vendor" in first
+    assert second == first
+    assert before == 1
+    assert len(starts(log)) == 2
+    assert answered.wire["content"]
+
+
+async def test_a_server_that_is_down_keeps_its_tools_and_nobody_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    switch = tmp_path / "switch"
+    entry = raw(tmp_path / "log", "--exit-if", str(switch))
+    async with serving(tmp_path, raw=entry) as app:
+        known = await upstream_names(app)
+    switch.touch()
+
+    async with serving(tmp_path, raw=entry, other=raw(tmp_path / "other")) as app:
+        await upstream_names(app)
+        await call(app, "other__vendor")
+        (down, _) = app.upstreams
+        with anyio.fail_after(30):
+            await down.tried.wait()
+        after = await upstream_names(app)
+
+    assert down.state is State.DOWN
+    assert [name for name in after if name.startswith("raw__")] == known
+
+
+async def test_a_lazy_server_whose_tools_are_known_starts_with_its_first_call(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    async with serving(tmp_path, raw=raw(log, lazy=True)) as app:
+        await upstream_names(app)
+    async with serving(tmp_path, raw=raw(log, lazy=True), eager=raw(tmp_path / "eager")) as app:
+        await call(app, "eager__vendor")
+        await upstream_names(app)
+        before = len(starts(log))
+        await call(app, "raw__vendor")
+
+    assert (before, len(starts(log))) == (1, 2)
+
+
+async def test_a_call_waits_for_its_own_server_only(tmp_path: Path) -> None:
+    async with serving(
+        tmp_path, mute=raw(tmp_path / "mute", "--mute"), raw=raw(tmp_path / "log")
+    ) as app:
+        with anyio.fail_after(9):
+            answer = await call(app, "raw__vendor")
+
+    assert answer.wire["content"]
+
+
+async def test_a_client_that_got_the_old_list_is_told_of_the_new_one(tmp_path: Path) -> None:
+    installed = Installation(tmp_path)
+    log = tmp_path / "log"
+    switch = tmp_path / "switch"
+    command = (sys.executable, "-S", "-E", RAW, "--log", str(log), "--late-if", str(switch))
+    installed.upstream("raw", *command)
+
+    async def listed(server: RawServer, id: str) -> list[str]:
+        await server.send({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {}})
+        result = (await server.answer(id))["result"]
+        assert isinstance(result, dict)
+        tools = result["tools"]
+        assert isinstance(tools, list)
+        return [str(tool["name"]) for tool in tools if isinstance(tool, dict)]
+
+    with anyio.fail_after(60):
+        async with raw_server(installed) as server:
+            await server.greet()
+            before = await listed(server, "1")
+        switch.touch()
+        async with raw_server(installed) as server:
+            await server.greet()
+            old = await listed(server, "2")
+            while (await server.receive()).get("method") != "notifications/tools/list_changed":
+                pass
+            new = await listed(server, "3")
+
+    assert old == before
+    assert [name for name in new if name not in old] == ["raw__late"]
+
+
+async def test_a_changed_definition_is_told_with_what_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch = tmp_path / "switch"
+    entry = raw(tmp_path / "log", "--swap-if", str(switch))
+    async with serving(tmp_path, raw=entry) as app:
+        await upstream_names(app)
+    switch.touch()
+    told: list[frozenset[str]] = []
+
+    async with serving(tmp_path, raw=entry) as app:
+        app.on_definitions_changed = told.append
+        await call(app, "raw__vendor")
+
+    assert told == [frozenset({"mcp__raw__vendor"})]
+    assert (
+        "the tool 'vendor' of raw is no longer what it was: annotations.readOnlyHint: true → false"
+    ) in caplog.text
+
+
+async def test_a_call_that_was_judged_by_an_old_definition_is_not_sent(tmp_path: Path) -> None:
+    switch, log = tmp_path / "switch", tmp_path / "log"
+    entry = raw(log, "--swap-if", str(switch))
+    async with serving(tmp_path, raw=entry) as app:
+        await upstream_names(app)
+    switch.touch()
+
+    async with serving(tmp_path, raw=entry) as app:
+        with anyio.fail_after(30):
+            outcome = await app.dispatcher.dispatch(
+                ToolCall("1", "1", "raw__vendor", {}), app.scope, ScriptedCaller()
+            )
+
+    assert isinstance(outcome, Completed)
+    assert "has changed what 'vendor' is since this call was judged" in str(outcome.wire)
+    assert received(log, "tools/call") == []
+
+
+async def test_what_is_known_of_servers_is_shown_without_starting_them(tmp_path: Path) -> None:
+    switch, log = tmp_path / "switch", tmp_path / "log"
+    entry = raw(log, "--swap-if", str(switch), "--odd-tools")
+    async with serving(tmp_path, raw=entry) as app:
+        await upstream_names(app)
+    switch.touch()
+    async with serving(tmp_path, raw=entry) as app:
+        await app.connected()
+    before = len(starts(log))
+
+    async with serving(tmp_path, offline=True, raw=entry) as app:
+        _, source = app.overview().sources
+
+    assert len(starts(log)) == before
+    assert (source.server, source.state) == ("raw", "idle")
+    sharing = {tool.name: tool.sharing for tool in source.tools}
+    assert sharing["raw__vendor"] == sharing["raw__echo"] == "exclusive"
+    assert any(note.startswith("hostile: held back: its inputSchema ") for note in source.notes)
+    (changed,) = [note for note in source.notes if "changed on" in note]
+    assert changed.endswith("annotations.readOnlyHint: true → false")
+
+
+# -- the same tools, the same bytes
+
+
+def idle(name: str, tools: tuple[JsonObject, ...]) -> Supervisor:
+    place = Place(Children(), Path("/nowhere"), {}, Path("/nowhere"))
+    server = Supervisor(ServerConfig(name, Launch("c")), place, Timing(), lambda: None)
+    server.tools = tools
+    return server
+
+
+def listing(servers: list[Supervisor], style: NamingStyle) -> bytes:
+    def expose(server: ServerConfig, tool: str) -> str:
+        return exposed_name(server.name, tool, Naming(style))
+
+    offered = [tool for server in servers for tool in offer_of(server, expose).tools]
+    pool = assemble([], offered)
+    return encode({"tools": [tool.definition for tool in pool.listed]})
+
+
+NAMES = st.lists(
+    st.sampled_from(["log", "a.b", "a b", "a_b", "Read", "mcp__one__log", "constructor", "é"]),
+    unique=True,
+    max_size=6,
+)
+
+
+@given(st.data())
+def test_the_list_has_the_same_bytes_whoever_came_up_first(data: st.DataObject) -> None:
+    style = data.draw(st.sampled_from(list(NamingStyle)))
+    offers: dict[str, tuple[JsonObject, ...]] = {
+        name: tuple(
+            {"name": each, "inputSchema": {"type": "object"}, "title": name}
+            for each in data.draw(NAMES)
+        )
+        for name in ("one", "two", "three")
+    }
+    expected = listing([idle(name, tools) for name, tools in offers.items()], style)
+
+    servers = [idle(name, ()) for name in offers]
+    for at in data.draw(st.permutations(range(3))):
+        tools = offers[servers[at].name]
+        servers[at].tools = tuple(data.draw(st.permutations(tools)))
+        listing(servers, style)
+
+    assert listing(servers, style) == expected
+    names = [each["name"] for each in json.loads(expected)["tools"]]
+    assert len({*names}) == len(names)
