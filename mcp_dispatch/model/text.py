@@ -59,3 +59,13 @@ def shown(text: str) -> str:
 def first_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[0] if lines else ""
+
+
+def truncate(text: str, max_chars: int) -> str:
+    """Return the first `max_chars` characters, followed by an ellipsis if any were cut off."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Return at most `max_chars` characters, the last of them an ellipsis if any were cut off."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
