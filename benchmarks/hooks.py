@@ -20,14 +20,14 @@ from mcp_dispatch.approval.approver import Approver
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
-from mcp_dispatch.model.calls import Afterword, CheckedCall, Executed, Review, ToolCall
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.calls import CheckedCall, Executed, PostHookResult, PreHookResult, ToolCall
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.settings import Settings
@@ -43,15 +43,15 @@ class Absent(Hooks):
     """Hook stages that do not even look whether there are hooks."""
 
     async def before(
-        self, checked: CheckedCall, circumstances: Circumstances, beside: object = None
-    ) -> Review:
-        return Review()
+        self, checked: CheckedCall, circumstances: HookContext, beside: object = None
+    ) -> PreHookResult:
+        return PreHookResult()
 
-    async def after(self, executed: Executed, circumstances: Circumstances) -> Afterword:
-        return Afterword()
+    async def after(self, executed: Executed, circumstances: HookContext) -> PostHookResult:
+        return PostHookResult()
 
 
-def hooks(children: Children, matcher: str, count: int) -> Hooks:
+def hooks(children: ProcessGroup, matcher: str, count: int) -> Hooks:
     handlers: list[Json] = [
         {"type": "command", "command": "true", "args": [str(at)]} for at in range(count)
     ]
@@ -73,12 +73,14 @@ async def calls(dispatcher: Dispatcher, scope: Scope, count: int) -> float:
 
 async def measure(folder: Path) -> dict[str, list[float]]:
     """The kinds take turns, each round in another order, so that none is always the first."""
-    policy = Policy(Settings(), (folder,), own=(), mode=PermissionMode.BYPASS_PERMISSIONS)
+    policy = Policy(
+        Settings(), (folder,), own_directories=(), mode=PermissionMode.BYPASS_PERMISSIONS
+    )
     journal = Journal(folder)
-    async with Children() as children:
+    async with ProcessGroup() as children:
         kinds: dict[str, tuple[Hooks, int]] = {
-            "no hook stages": (Absent.none(), CALLS),
-            "no hooks configured": (Hooks.none(), CALLS),
+            "no hook stages": (Absent.create_empty(), CALLS),
+            "no hooks configured": (Hooks.create_empty(), CALLS),
             "20 hooks, all for other tools": (hooks(children, "Other|Another", 10), CALLS),
             "2 hooks that run (true)": (hooks(children, "T", 1), 2),
         }
@@ -86,7 +88,7 @@ async def measure(folder: Path) -> dict[str, list[float]]:
         for _ in range(ROUNDS):
             for name, (chosen, count) in sorted(kinds.items(), key=lambda _: random()):
                 gc.collect()
-                live = Live(assemble([RecordingTool("T")], ()), chosen, policy)
+                live = Snapshot(build_registry([RecordingTool("T")], ()), chosen, policy)
                 dispatcher = Dispatcher(
                     partial(_same, live), Approver(), ResultStore(folder / "results"), journal
                 )
@@ -96,7 +98,7 @@ async def measure(folder: Path) -> dict[str, list[float]]:
     return times
 
 
-def _same(live: Live) -> Live:
+def _same(live: Snapshot) -> Snapshot:
     return live
 
 

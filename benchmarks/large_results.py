@@ -18,10 +18,10 @@ from pathlib import Path
 import anyio
 
 from mcp_dispatch.upstream.config.model import ServerConfig
-from mcp_dispatch.upstream.lifecycle import State
+from mcp_dispatch.upstream.lifecycle import ServerState
 from mcp_dispatch.upstream.supervisor import Supervisor
-from tests.support.upstreams.support import raw_server, reached, supervised
-from tests.support.upstreams.web_process import web_process
+from tests.support.upstreams.support import raw_server, run_supervised, wait_for_state
+from tests.support.upstreams.web_process import run_web_process
 
 WAYS = ("stdio", "http, json", "http, events")
 
@@ -31,14 +31,14 @@ async def server_by(way: str) -> AsyncGenerator[ServerConfig, None]:
     if way == "stdio":
         yield raw_server()
         return
-    async with web_process("json" if way == "http, json" else "sse") as server:
+    async with run_web_process("json" if way == "http, json" else "sse") as server:
         yield server
 
 
 @asynccontextmanager
 async def reached_by(way: str, folder: Path) -> AsyncGenerator[Supervisor, None]:
-    async with server_by(way) as config, supervised(folder, config) as server:
-        await reached(server, State.READY)
+    async with server_by(way) as config, run_supervised(folder, config) as server:
+        await wait_for_state(server, ServerState.READY)
         yield server
 
 

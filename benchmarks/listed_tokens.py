@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 
 from mcp_dispatch.app.app import open_app
-from mcp_dispatch.app.options import Options
+from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.fs.state_dir import StateDirectory
-from mcp_dispatch.registry.deferral import estimated_tokens
+from mcp_dispatch.registry.deferral import estimate_tokens
 
 TOOLS = 400
 SERVERS = 8
@@ -26,7 +26,7 @@ async def _tokens(folder: Path, corpus: Path, mode: str) -> int:
     settings, servers = folder / f"{mode}.json", folder / "servers.json"
     settings.write_text(json.dumps({"dispatch": {"toolSearch": {"mode": mode}}}), encoding="utf-8")
     servers.write_text(json.dumps({"mcpServers": _servers(corpus)}), encoding="utf-8")
-    options = Options(
+    options = AppOptions(
         workspace=folder,
         settings=(settings,),
         mcp_config=(servers,),
@@ -34,7 +34,7 @@ async def _tokens(folder: Path, corpus: Path, mode: str) -> int:
         managed_dir=folder / "managed",
     )
     async with open_app(options, StateDirectory.open(folder / "state")) as app:
-        return sum(map(estimated_tokens, await app.definitions()))
+        return sum(map(estimate_tokens, await app.list_definitions()))
 
 
 def _servers(corpus: Path) -> dict[str, dict[str, object]]:

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.policy.commands.expand import reading as read_command
+from mcp_dispatch.policy.commands.expand import parse_command as read_command
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
@@ -135,9 +135,9 @@ def microseconds(kind: Kind, count: int, workspace: Path) -> list[float]:
     for _ in range(ROUNDS):
         read_command.cache_clear()  # every call has a command of its own
         start = perf_counter()
-        decision = policy.judge(subject)
+        decision = policy.evaluate(subject)
         times.append((perf_counter() - start) * 1e6)
-        if decision.effect is not Effect.ASK or decision.soft:
+        if decision.effect is not Effect.ASK or decision.undecided:
             raise SystemExit(f"{kind.name}: the last rule was not found among {count}")
     return sorted(times[ROUNDS // 10 :])
 

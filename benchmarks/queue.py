@@ -29,34 +29,34 @@ from mcp_dispatch.approval.approver import Approver
 from mcp_dispatch.hooks.config import parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
-from mcp_dispatch.model.approval import NobodyToAsk, Question, Reply
+from mcp_dispatch.model.approval import ApprovalReply, CannotAsk, Question
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.client import NoClient
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     Sharing,
     ToolResult,
     Validator,
-    text_result,
+    build_text_result,
 )
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
-from mcp_dispatch.pipeline.executor import Executor, Stream
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
+from mcp_dispatch.pipeline.executor import CallStream, Executor
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
 
 FEWEST = 1_000
 LIMIT = 10
 
 
 class AnyArguments:
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         return []
 
 
@@ -71,21 +71,21 @@ class Counter:
     server: str | None = None
     definition: JsonObject = field(default_factory=lambda: {"name": "Counter"})
     validator: Validator = field(default_factory=AnyArguments)
-    output: Validator | None = None
+    output_validator: Validator | None = None
     interrupt: Interrupt = Interrupt.CANCEL
     result_limit: int | None = 1_000
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.EXCLUSIVE if arguments.get("alone") else Sharing.SHARED
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
-        return Checked(arguments)
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         if not self.calls:
             await self.go.wait()
         self.calls += 1
-        return text_result("counted")
+        return build_text_result("counted")
 
 
 class Nobody:
@@ -94,10 +94,10 @@ class Nobody:
     async def progress(self, params: JsonObject) -> None:
         return None
 
-    async def ask(self, question: Question) -> Reply:
-        return NobodyToAsk()
+    async def ask(self, question: Question) -> ApprovalReply:
+        return CannotAsk()
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         return None
 
 
@@ -130,7 +130,7 @@ async def measure(calls: int, folder: Path, *, memory: bool = True) -> Row:
     raise AssertionError("unreachable")
 
 
-async def _measured(stream: Stream, tool: Counter, calls: int, *, memory: bool) -> Row:
+async def _measured(stream: CallStream, tool: Counter, calls: int, *, memory: bool) -> Row:
     gc.collect()
     if memory:
         tracemalloc.start()
@@ -154,15 +154,15 @@ async def _measured(stream: Stream, tool: Counter, calls: int, *, memory: bool) 
 async def _dispatcher(folder: Path, tool: Counter) -> AsyncGenerator[Dispatcher, None]:
     settings_file = folder / "settings.json"
     settings_file.write_text(json.dumps({"permissions": {"allow": ["Counter"]}}), encoding="utf-8")
-    settings = load([Layer(LayerKind.FLAG, settings_file)])
+    settings = load_settings([Layer(LayerKind.FLAG, settings_file)])
     for name in ("journal", "results"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
     journal = Journal(folder / "journal")
-    async with Children() as children:
+    async with ProcessGroup() as children:
         config, _ = parse_hooks([])
         hooks = Hooks(config, children, {}, workspace=folder)
-        policy = Policy(settings, (folder,), own=(), mode=settings.mode)
-        live = Live(assemble([tool], ()), hooks, policy)
+        policy = Policy(settings, (folder,), own_directories=(), mode=settings.mode)
+        live = Snapshot(build_registry([tool], ()), hooks, policy)
         yield Dispatcher(lambda: live, Approver(), ResultStore(folder / "results"), journal)
     journal.close()
 

@@ -30,11 +30,11 @@ from rich.table import Table
 
 from benchmarks.listed_tokens import TOOLS, listed_tokens
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
-from mcp_dispatch.search.query import readable
-from mcp_dispatch.search.synonyms import Heard, Lexicon, load_vocabulary
-from mcp_dispatch.search.tokenize import stem, words_of_prose
-from mcp_dispatch.search.weights import STANDARD, Weights
+from mcp_dispatch.search.index import IndexedTool, ToolIndex, build_entry
+from mcp_dispatch.search.query import replace_pasted_text
+from mcp_dispatch.search.synonyms import ConceptMatch, Lexicon, load_vocabulary
+from mcp_dispatch.search.tokenize import split_prose, stem
+from mcp_dispatch.search.weights import DEFAULT_WEIGHTS, SearchWeights
 
 DEPTHS = (1, 3, 5, 10)
 FOLDS = 5
@@ -55,7 +55,7 @@ class Query:
 class Corpus:
     name: str
     ids: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[IndexedTool, ...]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def evaluate(asked: Sequence[Query], ranked: Ranked) -> Quality:
 def rank(
     corpus: Corpus,
     asked: Sequence[Query],
-    weights: Weights = STANDARD,
+    weights: SearchWeights = DEFAULT_WEIGHTS,
     lexicon: Lexicon | None = None,
 ) -> Ranked:
     index = ToolIndex(corpus.entries, weights, lexicon)
@@ -147,11 +147,11 @@ class AttestedLexicon(Lexicon):
         super().__init__(vocabulary, frozenset(stop_words.split()))
         self._attested: set[tuple[int, tuple[str, ...]]] = set()
         for query in asked:
-            stems = [stem(word) for word in words_of_prose(readable(query.text))]
-            self._attested.update(_span(heard, stems) for heard in super().in_question(stems))
+            stems = [stem(word) for word in split_prose(replace_pasted_text(query.text))]
+            self._attested.update(_span(heard, stems) for heard in super().match_query(stems))
 
-    def in_question(self, stems: Sequence[str]) -> Iterator[Heard]:
-        return (h for h in super().in_question(stems) if _span(h, stems) in self._attested)
+    def in_question(self, stems: Sequence[str]) -> Iterator[ConceptMatch]:
+        return (h for h in super().match_query(stems) if _span(h, stems) in self._attested)
 
 
 def cross_validate(
@@ -194,17 +194,20 @@ def main() -> None:
     console.print(_tokens_table(listed_tokens(folder / "tools.jsonl")))
 
 
-def _candidates() -> list[Weights]:
+def _candidates() -> list[SearchWeights]:
     """The standard weights and variations of them, the same on each run."""
     dice = random.Random(11)
     varied = [
         replace(
-            STANDARD,
-            **{f.name: getattr(STANDARD, f.name) * dice.uniform(0.4, 1.8) for f in fields(Weights)},
+            DEFAULT_WEIGHTS,
+            **{
+                f.name: getattr(DEFAULT_WEIGHTS, f.name) * dice.uniform(0.4, 1.8)
+                for f in fields(SearchWeights)
+            },
         )
         for _ in range(CANDIDATES)
     ]
-    return [STANDARD, *varied]
+    return [DEFAULT_WEIGHTS, *varied]
 
 
 def _rows(path: Path) -> Iterator[JsonObject]:
@@ -213,7 +216,7 @@ def _rows(path: Path) -> Iterator[JsonObject]:
 
 
 def _corpus(name: str, rows: Sequence[JsonObject]) -> Corpus:
-    entries = (entry_of(str(row["server"]), row) for row in rows)
+    entries = (build_entry(str(row["server"]), row) for row in rows)
     return Corpus(name, tuple(str(row["id"]) for row in rows), tuple(entries))
 
 
@@ -225,8 +228,8 @@ def _place(ranked: Sequence[str], members: frozenset[str]) -> float:
     return next((at for at, tool in enumerate(ranked) if tool in members), float("inf"))
 
 
-def _span(heard: Heard, stems: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-    return heard.notion, tuple(stems[heard.start : heard.end])
+def _span(heard: ConceptMatch, stems: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    return heard.concept, tuple(stems[heard.start : heard.end])
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_dispatch.approval.approver import COMMAND, AskFallback
+from mcp_dispatch.approval.approver import APPROVALS_COMMAND, AskFallback
 from mcp_dispatch.fs.state_dir import StateDirectory
-from mcp_dispatch.settings.layers import MANAGED_DIR, claude_config_dir, sources_from
+from mcp_dispatch.settings.layers import MANAGED_DIR, build_sources, find_claude_config_dir
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import SettingsFiles
+from mcp_dispatch.settings.settings import SettingsReader
 
 logger = logging.getLogger(__name__)
 
-_SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
+_SUPPORTED_KEYS = frozenset({"hooks", "env", "mcpServers"})
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AppOptions:
     workspace: Path | None = None
     settings: tuple[Path, ...] = ()
     mcp_config: tuple[Path, ...] = ()
@@ -35,20 +35,27 @@ class Options:
     offline: bool = False
     """Start no server: what is known of them has to do."""
 
-    def settings_files(self) -> SettingsFiles:
-        sources = sources_from(
-            self.environ, self.settings, claude=self.claude_settings, managed=self.managed_dir
+    def locate_settings_files(self) -> SettingsReader:
+        sources = build_sources(
+            self.environ,
+            self.settings,
+            include_claude=self.claude_settings,
+            managed_dir=self.managed_dir,
         )
-        return SettingsFiles(sources, supported=_SUPPORTED)
+        return SettingsReader(sources, supported=_SUPPORTED_KEYS)
 
-    def approvals_command(self, state: StateDirectory) -> str:
+    def format_approvals_command(self, state: StateDirectory) -> str:
         """What a person types to answer questions of this very server."""
         named = self.state_dir is not None
-        return f"{COMMAND} --state-dir {shlex.quote(str(state.path))}" if named else COMMAND
+        return (
+            f"{APPROVALS_COMMAND} --state-dir {shlex.quote(str(state.path))}"
+            if named
+            else APPROVALS_COMMAND
+        )
 
-    def mention_claude(self, root: Path | None) -> None:
+    def log_unread_claude_settings(self, root: Path | None) -> None:
         """Who has settings for Claude Code may believe that they hold here."""
-        folders = [claude_config_dir(self.environ), *([root / ".claude"] if root else [])]
+        folders = [find_claude_config_dir(self.environ), *([root / ".claude"] if root else [])]
         files = [
             folder / name for folder in folders for name in ("settings.json", "settings.local.json")
         ]

@@ -10,48 +10,48 @@ from typing import Final
 import anyio
 
 from mcp_dispatch.approval.form import read_answer
-from mcp_dispatch.approval.pending import OPEN_SECONDS, Desk, Remember
-from mcp_dispatch.approval.remember import NOWHERE, AlwaysAllowed
+from mcp_dispatch.approval.pending import ANSWER_WINDOW_SECONDS, PendingApprovals, RememberCallback
+from mcp_dispatch.approval.remember import NULL_RULE_WRITER, AllowRuleWriter
 from mcp_dispatch.model.approval import (
+    ApprovalReply,
     Approved,
+    AskDeferred,
     Caller,
+    CannotAsk,
     Declined,
-    LeftWithClient,
-    NobodyToAsk,
     Question,
-    Reply,
 )
-from mcp_dispatch.model.calls import Answered
-from mcp_dispatch.model.tools import Progress, no_progress
+from mcp_dispatch.model.calls import ApprovalAnswer
+from mcp_dispatch.model.tools import Progress, ignore_progress
 
 DEFAULT_TIMEOUT: Final = 50.0
 """Seconds. Common clients give up on a call at 60."""
 
-HEARTBEAT: Final = 5.0
+HEARTBEAT_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def telling_that_we_wait(
-    progress: Progress, every: float = HEARTBEAT
+async def approval_heartbeat(
+    progress: Progress, interval: float = HEARTBEAT_SECONDS
 ) -> AsyncGenerator[None, None]:
-    if progress is no_progress:
+    if progress is ignore_progress:
         yield
         return
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_beat, progress, every)
+        tasks.start_soon(_send_heartbeats, progress, interval)
         yield
         tasks.cancel_scope.cancel()
 
 
-async def _beat(progress: Progress, every: float) -> None:
+async def _send_heartbeats(progress: Progress, interval: float) -> None:
     started = time.monotonic()
     while True:
-        await anyio.sleep(every)
+        await anyio.sleep(interval)
         waited = round(time.monotonic() - started)
         await progress({"progress": waited, "message": "waiting for approval"})
 
 
-COMMAND = "mcp-dispatch approvals"
+APPROVALS_COMMAND = "mcp-dispatch approvals"
 
 
 class AskFallback(Enum):
@@ -68,60 +68,65 @@ class Approver:
         self,
         fallback: AskFallback = AskFallback.DENY,
         *,
-        desk: Desk | None = None,
-        always: AlwaysAllowed = NOWHERE,
+        pending: PendingApprovals | None = None,
+        rule_writer: AllowRuleWriter = NULL_RULE_WRITER,
         timeout: float = DEFAULT_TIMEOUT,
-        command: str = COMMAND,
+        command: str = APPROVALS_COMMAND,
     ) -> None:
         self._fallback = fallback
-        self._desk = desk or Desk()
-        self.always = always
+        self._pending = pending or PendingApprovals()
+        self.rule_writer = rule_writer
         self._timeout = timeout
         self._command = command
 
     async def ask(
-        self, question: Question, caller: Caller, *, uncovered: str | None, remember: Remember
-    ) -> Approved | Declined | LeftWithClient:
+        self,
+        question: Question,
+        caller: Caller,
+        *,
+        not_covered_by_client: str | None,
+        remember: RememberCallback,
+    ) -> Approved | Declined | AskDeferred:
         """`uncovered` says why the client's own confirmation is not enough, if it is not;
         `remember` sets a lasting yes down that comes when the call is over."""
-        earlier = self._desk.take(question)
+        earlier = self._pending.pop_answer(question)
         if earlier is not None:
             return earlier
-        reply: Reply = await caller.ask(question)
-        if not isinstance(reply, NobodyToAsk):
+        reply: ApprovalReply = await caller.ask(question)
+        if not isinstance(reply, CannotAsk):
             return reply
-        if self._desk.terminals:
+        if self._pending.terminal_count:
             return await self._ask_terminal(question, caller, remember)
-        if self._fallback is AskFallback.CLIENT and uncovered is None:
+        if self._fallback is AskFallback.CLIENT and not_covered_by_client is None:
             return Approved(by="fallback")
-        self._desk.leave(question, remember)
-        return Declined(self._unanswerable(question, uncovered))
+        self._pending.add_detached(question, remember)
+        return Declined(self._explain_cannot_ask(question, not_covered_by_client))
 
-    def read(self, answered: Answered) -> Approved | Declined:
+    def read_answer(self, answered: ApprovalAnswer) -> Approved | Declined:
         """The answer that came back with a retried call."""
-        return read_answer(answered.response, answered.asked.offer)
+        return read_answer(answered.response, answered.context.options)
 
     async def _ask_terminal(
-        self, question: Question, caller: Caller, remember: Remember
+        self, question: Question, caller: Caller, remember: RememberCallback
     ) -> Approved | Declined:
-        async with telling_that_we_wait(caller.progress):
-            reply = await self._desk.wait(question, remember, self._timeout)
+        async with approval_heartbeat(caller.progress):
+            reply = await self._pending.wait_for_answer(question, remember, self._timeout)
         if reply is not None:
             return reply
         late = f"nobody answered the question within {self._timeout:g} seconds"
-        return Declined(f"{late}{self._advice(question)}")
+        return Declined(f"{late}{self._suggest_next_step(question)}")
 
-    def _unanswerable(self, question: Question, uncovered: str | None) -> str:
+    def _explain_cannot_ask(self, question: Question, not_covered_by_client: str | None) -> str:
         why = "this client cannot be asked"
-        if self._fallback is AskFallback.CLIENT and uncovered is not None:
-            why = f"{why}, and --ask-fallback client does not cover {uncovered}"
-        return f"{why}{self._advice(question)}"
+        if self._fallback is AskFallback.CLIENT and not_covered_by_client is not None:
+            why = f"{why}, and --ask-fallback client does not cover {not_covered_by_client}"
+        return f"{why}{self._suggest_next_step(question)}"
 
-    def _advice(self, question: Question) -> str:
+    def _suggest_next_step(self, question: Question) -> str:
         """What can be done, as sentences to follow what happened."""
         advice = ""
-        if self._desk.reachable:
-            minutes = round(OPEN_SECONDS / 60)
+        if self._pending.reachable:
+            minutes = round(ANSWER_WINDOW_SECONDS / 60)
             advice = (
                 f". The user can answer with `{self._command}` in a terminal within {minutes} "
                 "minutes; make exactly the same call again after that"

@@ -8,26 +8,26 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from mcp_dispatch.approval.approver import DEFAULT_TIMEOUT, telling_that_we_wait
-from mcp_dispatch.approval.form import elicitation, read_answer
+from mcp_dispatch.approval.approver import DEFAULT_TIMEOUT, approval_heartbeat
+from mcp_dispatch.approval.form import build_elicitation, read_answer
 from mcp_dispatch.model.approval import (
+    ApprovalReply,
     Approved,
+    AskDeferred,
+    CannotAsk,
     Declined,
-    LeftWithClient,
-    NobodyToAsk,
-    Offer,
     Question,
-    Reply,
+    RememberOptions,
 )
 from mcp_dispatch.model.client import Client, NoClient
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import Progress, no_progress
+from mcp_dispatch.model.tools import Progress, ignore_progress
 
 INPUT_KEY = "permission"
 """The key under which a 2026-07-28 client sends the answer back."""
 
 
-class Channel(Protocol):
+class ClientChannel(Protocol):
     """The way back to the client, within one request."""
 
     async def send_raw_request(self, method: str, params: JsonObject) -> dict[str, Any]: ...
@@ -35,13 +35,13 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ClientRequest:
     """What both kinds of caller know about the request they serve."""
 
-    channel: Channel
+    channel: ClientChannel
     capabilities: JsonObject
     progress_token: str | int | None
-    room: Callable[[], Awaitable[None]]
+    wait_for_capacity: Callable[[], Awaitable[None]]
     client: Client = field(default_factory=NoClient)
 
     @property
@@ -52,9 +52,9 @@ class Request:
 
     @property
     def progress(self) -> Progress:
-        return no_progress if self.progress_token is None else self._tell
+        return ignore_progress if self.progress_token is None else self._send_progress
 
-    async def _tell(self, params: JsonObject) -> None:
+    async def _send_progress(self, params: JsonObject) -> None:
         told: JsonObject = {**params, "progressToken": self.progress_token}
         await self.channel.notify("notifications/progress", told)
 
@@ -63,8 +63,8 @@ class Request:
 class LiveCaller:
     """A client up to 2025-11-25: asked while its call waits."""
 
-    request: Request
-    knows_modes: bool
+    request: ClientRequest
+    supports_modes: bool
     """`mode` came with 2025-11-25; older clients are not sent it."""
 
     timeout: float = DEFAULT_TIMEOUT
@@ -77,35 +77,37 @@ class LiveCaller:
     def client(self) -> Client:
         return self.request.client
 
-    async def ready(self) -> None:
-        await self.request.room()
+    async def wait_until_ready(self) -> None:
+        await self.request.wait_for_capacity()
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> ApprovalReply:
         if not self.request.can_elicit:
-            return NobodyToAsk()
-        form = elicitation(question)
-        if not self.knows_modes:
+            return CannotAsk()
+        form = build_elicitation(question)
+        if not self.supports_modes:
             del form["mode"]
-        async with telling_that_we_wait(self.progress):
+        async with approval_heartbeat(self.progress):
             with anyio.move_on_after(self.timeout):
-                return await self._put(form, question.offer)
+                return await self._send_form(form, question.options)
         return Declined(f"nobody answered the question within {self.timeout:g} seconds")
 
-    async def _put(self, form: JsonObject, offer: Offer) -> Approved | Declined | NobodyToAsk:
+    async def _send_form(
+        self, form: JsonObject, options: RememberOptions
+    ) -> Approved | Declined | CannotAsk:
         try:
             answer: Json = await self.request.channel.send_raw_request("elicitation/create", form)
         except MCPError as error:
             if error.error.code == METHOD_NOT_FOUND:
-                return NobodyToAsk()
+                return CannotAsk()
             return Declined(f"the client could not show the question: {error.error.message}")
-        return read_answer(answer, offer)
+        return read_answer(answer, options)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryingCaller:
     """A 2026-07-28 client: takes the question along and makes the call again."""
 
-    request: Request
+    request: ClientRequest
 
     @property
     def progress(self) -> Progress:
@@ -115,12 +117,12 @@ class RetryingCaller:
     def client(self) -> Client:
         return self.request.client
 
-    async def ready(self) -> None:
-        await self.request.room()
+    async def wait_until_ready(self) -> None:
+        await self.request.wait_for_capacity()
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> ApprovalReply:
         if not self.request.can_elicit:
-            return NobodyToAsk()
-        return LeftWithClient(
-            {INPUT_KEY: {"method": "elicitation/create", "params": elicitation(question)}}
+            return CannotAsk()
+        return AskDeferred(
+            {INPUT_KEY: {"method": "elicitation/create", "params": build_elicitation(question)}}
         )

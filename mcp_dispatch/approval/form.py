@@ -2,33 +2,33 @@
 
 from typing import Final, cast
 
-from mcp_dispatch.approval.render import because, call_lines
-from mcp_dispatch.model.approval import Approved, Declined, Extent, Offer, Question
+from mcp_dispatch.approval.render import format_arguments, format_reason
+from mcp_dispatch.model.approval import ApprovalScope, Approved, Declined, Question, RememberOptions
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import visible
+from mcp_dispatch.model.text import escape_control_characters
 
 DENY: Final = "deny"
-SPELT: Final = {
-    Extent.ONCE: "allow once",
-    Extent.SESSION: "allow for this session",
-    Extent.ALWAYS: "always allow",
+CHOICE_LABELS: Final = {
+    ApprovalScope.ONCE: "allow once",
+    ApprovalScope.SESSION: "allow for this session",
+    ApprovalScope.ALWAYS: "always allow",
 }
-_EXTENTS: Final = {text: extent for extent, text in SPELT.items()}
+_CHOICES_BY_LABEL: Final = {text: extent for extent, text in CHOICE_LABELS.items()}
 
 
-def elicitation(question: Question) -> JsonObject:
+def build_elicitation(question: Question) -> JsonObject:
     """The parameters of `elicitation/create`, the same in both eras."""
     return {
         "mode": "form",
-        "message": _message(question),
+        "message": _format_message(question),
         "requestedSchema": {
             "type": "object",
             "properties": {
                 "decision": {
                     "type": "string",
                     "title": "Decision",
-                    "description": _explanation(question.offer),
-                    "enum": [*(SPELT[extent] for extent in question.offer.extents), DENY],
+                    "description": _describe_choices(question.options),
+                    "enum": [*(CHOICE_LABELS[extent] for extent in question.options.scopes), DENY],
                 },
                 "reason": {
                     "type": "string",
@@ -41,7 +41,7 @@ def elicitation(question: Question) -> JsonObject:
     }
 
 
-def read_answer(result: Json, offer: Offer) -> Approved | Declined:
+def read_answer(result: Json, options: RememberOptions) -> Approved | Declined:
     """Only a clear yes to something that was offered is a yes."""
     if not isinstance(result, dict):
         return Declined("the answer was not understood")
@@ -51,48 +51,50 @@ def read_answer(result: Json, offer: Offer) -> Approved | Declined:
     content = result.get("content")
     decision = content.get("decision") if isinstance(content, dict) else None
     if decision == DENY:
-        return refusal(cast(JsonObject, content).get("reason"))
-    extent = _EXTENTS.get(decision) if isinstance(decision, str) else None
-    if extent is None or extent not in offer.extents:
+        return build_refusal(cast(JsonObject, content).get("reason"))
+    extent = _CHOICES_BY_LABEL.get(decision) if isinstance(decision, str) else None
+    if extent is None or extent not in options.scopes:
         return Declined("the answer was not understood")
     return Approved(extent)
 
 
-def refusal(reason: Json) -> Declined:
+def build_refusal(reason: Json) -> Declined:
     """A no, with what the person has to say about it."""
     if isinstance(reason, str) and reason.strip():
         return Declined(f"the user refused: {reason.strip()}")
     return Declined("the user refused")
 
 
-def standing_for(offer: Offer) -> list[str]:
+def describe_remember_options(options: RememberOptions) -> list[str]:
     """What a lasting yes would mean, in lines; none where it is not offered."""
-    if not offer.rules:
+    if not options.rules:
         return []
-    rules = ", ".join(map(visible, offer.rules))
-    if offer.file is None:
-        return [f'"{SPELT[Extent.SESSION]}" adds, until it ends: {rules}']
+    rules = ", ".join(map(escape_control_characters, options.rules))
+    if options.file is None:
+        return [f'"{CHOICE_LABELS[ApprovalScope.SESSION]}" adds, until it ends: {rules}']
     return [
-        f'"{SPELT[Extent.SESSION]}" and "{SPELT[Extent.ALWAYS]}" add: {rules}',
-        f'"{SPELT[Extent.ALWAYS]}" writes it to {visible(str(offer.file))}',
+        f'"{CHOICE_LABELS[ApprovalScope.SESSION]}" and "{CHOICE_LABELS[ApprovalScope.ALWAYS]}" add: {rules}',
+        f'"{CHOICE_LABELS[ApprovalScope.ALWAYS]}" writes it to {escape_control_characters(str(options.file))}',
     ]
 
 
-def _explanation(offer: Offer) -> str:
-    if not offer.rules:
+def _describe_choices(options: RememberOptions) -> str:
+    if not options.rules:
         return "Let this one call run, or refuse it."
     return "Let this one call run, or more of its kind as shown above, or refuse it."
 
 
-def _message(question: Question) -> str:
+def _format_message(question: Question) -> str:
     lines = [
-        f"Allow {visible(question.tool)}?",
+        f"Allow {escape_control_characters(question.tool)}?",
         "",
-        *call_lines(question.arguments),
+        *format_arguments(question.arguments),
         "",
-        f"Asked because: {because(question)}",
-        *standing_for(question.offer),
+        f"Asked because: {format_reason(question)}",
+        *describe_remember_options(question.options),
     ]
-    if not question.offer.rules and question.allow_line is not None:
-        lines.append(f'To stop being asked, add to "permissions": {visible(question.allow_line)}')
+    if not question.options.rules and question.allow_line is not None:
+        lines.append(
+            f'To stop being asked, add to "permissions": {escape_control_characters(question.allow_line)}'
+        )
     return "\n".join(lines)

@@ -10,47 +10,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mcp_dispatch.processes.kill_tree import MARKER
+from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
 
-_MARK: Final = f"\0{MARKER}=".encode()
-_DEEPEST: Final = 1000
+_MARKER_ENTRY: Final = f"\0{MARKER_VARIABLE}=".encode()
+_MAX_ANCESTORS: Final = 1000
 _SOL_LOCAL: Final = 0
 _LOCAL_PEERCRED: Final = 1
 _LOCAL_PEERPID: Final = 2
-_PS_SECONDS: Final = 5.0
+_PS_TIMEOUT_SECONDS: Final = 5.0
 
 
-class CannotTell(Exception):
+class PeerCheckError(Exception):
     """Who it is cannot be found out; they are then nobody to listen to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerProcess:
     """A process, by number and start: numbers are used again."""
 
     pid: int
     uid: int
-    started: str
+    start_time: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Status:
-    parent: int
-    started: str
+class _ProcessStatus:
+    parent_pid: int
+    start_time: str
 
 
-def peer_of(connection: socket.socket) -> Peer:
+def identify_peer(connection: socket.socket) -> PeerProcess:
     """Raises `CannotTell`."""
     try:
-        pid, uid = _credentials(connection)
+        pid, uid = _read_credentials(connection)
     except (OSError, struct.error) as error:
-        raise CannotTell(f"the other end has no credentials: {error}") from error
+        raise PeerCheckError(f"the other end has no credentials: {error}") from error
     if pid <= 0:
-        raise CannotTell("the other end is in another process namespace")
-    return Peer(pid, uid, _status(pid).started)
+        raise PeerCheckError("the other end is in another process namespace")
+    return PeerProcess(pid, uid, _read_status(pid).start_time)
 
 
-def why_unfit(peer: Peer, servers: Collection[int]) -> str | None:
+def find_peer_problem(peer: PeerProcess, server_pids: Collection[int]) -> str | None:
     """Why this process may not answer questions; None where it may.
 
     It must be of this user and alive, and neither it nor whoever started it may be a server, one
@@ -59,19 +59,19 @@ def why_unfit(peer: Peer, servers: Collection[int]) -> str | None:
     if peer.uid != os.geteuid():
         return "it belongs to another user"
     try:
-        line = list(_line(peer.pid))
-        if not line or line[0][1].started != peer.started:
+        line = list(_walk_ancestors(peer.pid))
+        if not line or line[0][1].start_time != peer.start_time:
             return "it is gone"
-        if any(pid in servers for pid, _ in line):
+        if any(pid in server_pids for pid, _ in line):
             return "it was started by an mcp-dispatch server"
-        if _is_marked(peer.pid) or any(_is_surely_marked(pid) for pid, _ in line[1:]):
+        if _has_marker(peer.pid) or any(_has_readable_marker(pid) for pid, _ in line[1:]):
             return "it carries the mark of an mcp-dispatch server"
-    except CannotTell as reason:
+    except PeerCheckError as reason:
         return f"it cannot be checked: {reason}"
     return None
 
 
-def _credentials(connection: socket.socket) -> tuple[int, int]:
+def _read_credentials(connection: socket.socket) -> tuple[int, int]:
     if sys.platform == "linux":
         layout = struct.Struct("3i")
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
@@ -84,61 +84,61 @@ def _credentials(connection: socket.socket) -> tuple[int, int]:
             "=II", connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
         )
         if version != 0:
-            raise CannotTell("its credentials have an unknown form")
+            raise PeerCheckError("its credentials have an unknown form")
         return pid, uid
-    raise CannotTell("this system does not say who is at the other end")
+    raise PeerCheckError("this system does not say who is at the other end")
 
 
-def _line(pid: int) -> Iterator[tuple[int, _Status]]:
+def _walk_ancestors(pid: int) -> Iterator[tuple[int, _ProcessStatus]]:
     """The process, its parent, and so on."""
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_ANCESTORS):
         if pid <= 0:
             return
-        status = _status(pid)
+        status = _read_status(pid)
         yield pid, status
-        pid = status.parent
-    raise CannotTell("its line of parents does not end")
+        pid = status.parent_pid
+    raise PeerCheckError("its line of parents does not end")
 
 
-def _status(pid: int) -> _Status:
+def _read_status(pid: int) -> _ProcessStatus:
     if sys.platform == "linux":
         try:
             content = Path(f"/proc/{pid}/stat").read_bytes()
         except OSError as error:
-            raise CannotTell(f"process {pid}: {error.strerror}") from error
+            raise PeerCheckError(f"process {pid}: {error.strerror}") from error
         # After the name, which may hold anything: state, parent, …, and start as the 20th.
         fields = content.rpartition(b")")[2].split()
-        return _Status(int(fields[1]), fields[19].decode())
-    parent, _, started = _ps("ppid=,lstart=", pid).strip().partition(" ")
+        return _ProcessStatus(int(fields[1]), fields[19].decode())
+    parent, _, started = _run_ps("ppid=,lstart=", pid).strip().partition(" ")
     if not parent.isdigit():
-        raise CannotTell(f"process {pid} is gone")
-    return _Status(int(parent), started)
+        raise PeerCheckError(f"process {pid} is gone")
+    return _ProcessStatus(int(parent), started)
 
 
-def _is_marked(pid: int) -> bool:
+def _has_marker(pid: int) -> bool:
     if sys.platform == "linux":
         try:
             environ = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError as error:
-            raise CannotTell(f"process {pid}: {error.strerror}") from error
-        return _MARK in b"\0" + environ
-    return f" {MARKER}=" in _ps("command=", pid, "-E")
+            raise PeerCheckError(f"process {pid}: {error.strerror}") from error
+        return _MARKER_ENTRY in b"\0" + environ
+    return f" {MARKER_VARIABLE}=" in _run_ps("command=", pid, "-E")
 
 
-def _is_surely_marked(pid: int) -> bool:
+def _has_readable_marker(pid: int) -> bool:
     """Of who stands further up: many are other users' and keep their environment to themselves."""
     try:
-        return _is_marked(pid)
-    except CannotTell:
+        return _has_marker(pid)
+    except PeerCheckError:
         return False
 
 
-def _ps(columns: str, pid: int, *more: str) -> str:
-    command = ["/bin/ps", *more, "-ww", "-o", columns, "-p", str(pid)]
+def _run_ps(columns: str, pid: int, *options: str) -> str:
+    command = ["/bin/ps", *options, "-ww", "-o", columns, "-p", str(pid)]
     try:
         done = subprocess.run(
-            command, capture_output=True, encoding="utf-8", timeout=_PS_SECONDS, check=False
+            command, capture_output=True, encoding="utf-8", timeout=_PS_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.SubprocessError, UnicodeError) as error:
-        raise CannotTell(f"process {pid}: {error}") from error
+        raise PeerCheckError(f"process {pid}: {error}") from error
     return done.stdout

@@ -12,26 +12,30 @@ from mcp_dispatch.settings.own_file import add_allow_rules
 logger = logging.getLogger(__name__)
 
 
-class AlwaysAllowed:
+class AllowRuleWriter:
     """`file` says where it would be written now; None where it cannot be."""
 
-    def __init__(self, file: Callable[[], Path | None], written: Callable[[], None]) -> None:
-        self._file = file
-        self._written = written
+    def __init__(
+        self, find_file: Callable[[], Path | None], on_written: Callable[[], None]
+    ) -> None:
+        self._find_file = find_file
+        self._on_written = on_written
 
     @property
     def file(self) -> Path | None:
-        return self._file()
+        return self._find_file()
 
-    async def keep(self, file: Path, rules: Sequence[str], definitions: Mapping[str, str]) -> bool:
+    async def save_rules(
+        self, file: Path, rules: Sequence[str], definitions: Mapping[str, str]
+    ) -> bool:
         """Whether the rules hold from now on. Where they cannot be written, the log says why."""
         try:
             await to_thread.run_sync(add_allow_rules, file, rules, definitions)
         except (OSError, ConfigError) as error:
             logger.error("always allow: %s is not kept: %s", ", ".join(rules), error)
             return False
-        self._written()
+        self._on_written()
         return True
 
 
-NOWHERE = AlwaysAllowed(lambda: None, lambda: None)
+NULL_RULE_WRITER = AllowRuleWriter(lambda: None, lambda: None)

@@ -9,43 +9,49 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.approval.peer_check import CannotTell, peer_of, why_unfit
-from mcp_dispatch.approval.socket_protocol import LONGEST_LINE, Told, heard, server_of, short_path
+from mcp_dispatch.approval.peer_check import PeerCheckError, find_peer_problem, identify_peer
+from mcp_dispatch.approval.socket_protocol import (
+    MAX_LINE_BYTES,
+    ApprovalMessage,
+    decode_approvals,
+    parse_server_pid,
+    shorten_path,
+)
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import decode, encode
 
-SECONDS: Final = 10.0
+REPLY_TIMEOUT_SECONDS: Final = 10.0
 """How long a server may take for one answer."""
 
 
-class Unreachable(Exception):
+class ApprovalServerUnreachable(Exception):
     """Nobody listens there, or nobody to be trusted: the text says why."""
 
 
-class Line:
+class ApprovalClient:
     """A connection to one server."""
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
         self._lines = BufferedByteReceiveStream(stream)
 
-    async def questions(self) -> list[Told]:
+    async def list_pending(self) -> list[ApprovalMessage]:
         """What is asked right now. Raises `Unreachable`."""
-        with _bounded():
+        with _enforce_timeout():
             await self._send({"want": "list"})
-            return _questions(await self._receive())
+            return _parse_messages(await self._receive())
 
-    async def watch(self) -> AsyncGenerator[list[Told], None]:
+    async def watch(self) -> AsyncGenerator[list[ApprovalMessage], None]:
         """What is asked, now and after each change; from here on this terminal is attached."""
         await self._send({"want": "watch"})
         while True:
             message = await self._receive()
             if "answered" not in message:
-                yield _questions(message)
+                yield _parse_messages(message)
 
     async def answer(self, id: str, choice: str, reason: str = "") -> str | None:
         """Why the answer does not count; None where it does. Not for a line that watches."""
-        with _bounded():
+        with _enforce_timeout():
             request: JsonObject = {"want": "answer", "id": id, "choice": choice, "reason": reason}
             await self._send(request)
             reply = await self._receive()
@@ -56,57 +62,59 @@ class Line:
         try:
             await self._stream.send(encode(message) + b"\n")
         except (anyio.BrokenResourceError, OSError) as error:
-            raise Unreachable("it has ended") from error
+            raise ApprovalServerUnreachable("it has ended") from error
 
     async def _receive(self) -> JsonObject:
         try:
-            message = decode(await self._lines.receive_until(b"\n", LONGEST_LINE * 10))
+            message = decode(await self._lines.receive_until(b"\n", MAX_LINE_BYTES * 10))
         except (anyio.IncompleteRead, anyio.BrokenResourceError, OSError) as error:
-            raise Unreachable("it has ended") from error
+            raise ApprovalServerUnreachable("it has ended") from error
         except (anyio.DelimiterNotFound, ValueError) as error:
-            raise Unreachable("it does not speak our language") from error
+            raise ApprovalServerUnreachable("it does not speak our language") from error
         return message if isinstance(message, dict) else {}
 
 
 @asynccontextmanager
-async def line_to(path: Path) -> AsyncGenerator[Line, None]:
+async def connect_to_server(path: Path) -> AsyncGenerator[ApprovalClient, None]:
     """Raises `Unreachable`."""
     try:
-        with short_path(path) as name:
+        with shorten_path(path) as name:
             stream = await anyio.connect_unix(name)
     except OSError as error:
-        raise Unreachable(error.strerror or str(error)) from error
+        raise ApprovalServerUnreachable(error.strerror or str(error)) from error
     async with stream:
-        _insist_on_a_server(stream, path)
-        yield Line(stream)
+        _verify_server(stream, path)
+        yield ApprovalClient(stream)
 
 
-def _insist_on_a_server(stream: SocketStream, path: Path) -> None:
+def _verify_server(stream: SocketStream, path: Path) -> None:
     """What a server has started could pose as one, and have a person read what it likes."""
     try:
-        peer = peer_of(stream.extra(SocketAttribute.raw_socket))
-    except CannotTell as reason:
-        raise Unreachable(f"it cannot be checked: {reason}") from reason
-    unfit = why_unfit(peer, ())
-    if unfit is None and peer.pid != server_of(path):
+        peer = identify_peer(stream.extra(SocketAttribute.raw_socket))
+    except PeerCheckError as reason:
+        raise ApprovalServerUnreachable(f"it cannot be checked: {reason}") from reason
+    unfit = find_peer_problem(peer, ())
+    if unfit is None and peer.pid != parse_server_pid(path):
         unfit = f"the socket is named after another process than {peer.pid}"
     if unfit is not None:
-        raise Unreachable(unfit)
+        raise ApprovalServerUnreachable(unfit)
 
 
 @contextmanager
-def _bounded() -> Generator[None]:
+def _enforce_timeout() -> Generator[None]:
     try:
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(REPLY_TIMEOUT_SECONDS):
             yield
     except TimeoutError as error:
-        raise Unreachable(f"it did not answer within {SECONDS:g} seconds") from error
+        raise ApprovalServerUnreachable(
+            f"it did not answer within {REPLY_TIMEOUT_SECONDS:g} seconds"
+        ) from error
 
 
-def _questions(message: JsonObject) -> list[Told]:
+def _parse_messages(message: JsonObject) -> list[ApprovalMessage]:
     if "refused" in message:
-        raise Unreachable(str(message["refused"]))
+        raise ApprovalServerUnreachable(str(message["refused"]))
     try:
-        return heard(message)
+        return decode_approvals(message)
     except (KeyError, TypeError) as error:
-        raise Unreachable("it does not speak our language") from error
+        raise ApprovalServerUnreachable("it does not speak our language") from error

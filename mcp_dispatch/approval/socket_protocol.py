@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from mcp_dispatch.approval.pending import Lying
-from mcp_dispatch.approval.render import because, call_lines, one_line
+from mcp_dispatch.approval.pending import PendingApproval
+from mcp_dispatch.approval.render import format_arguments, format_reason, summarize_arguments
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.text import visible
+from mcp_dispatch.model.text import escape_control_characters
 
-ROOM: Final = 20_000
+MAX_CALL_CHARS: Final = 20_000
 """Characters of a call that a terminal can page through."""
 
-_GIST: Final = 200
+_MAX_SUMMARY_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ApprovalMessage:
     """All of it can be shown as it is: nothing in it is invisible."""
 
     id: str
     tool: str
-    gist: str
+    summary: str
     call: tuple[str, ...]
-    because: str
+    reason: str
     rules: tuple[str, ...]
     file: str | None
     choices: tuple[str, ...]
-    waits: bool
+    is_call_waiting: bool
     """Whether the call waits for the answer; else the call made again will use it."""
 
     age: float
@@ -41,77 +41,81 @@ class Told:
     workspace: str | None = None
 
 
-def tell(lying: Lying, age: float) -> JsonObject:
-    question = lying.question
-    offer = question.offer
+def encode_approval(approval: PendingApproval, age: float) -> JsonObject:
+    question = approval.question
+    offer = question.options
     return {
-        "id": lying.id,
-        "tool": visible(question.tool),
-        "gist": one_line(question.arguments, _GIST),
-        "call": [*call_lines(question.arguments, ROOM)],
-        "because": because(question),
-        "rules": [*map(visible, offer.rules)],
-        "file": None if offer.file is None else visible(str(offer.file)),
-        "choices": [*(extent.value for extent in offer.extents), "deny"],
-        "waits": lying.until is None,
+        "id": approval.id,
+        "tool": escape_control_characters(question.tool),
+        "gist": summarize_arguments(question.arguments, _MAX_SUMMARY_CHARS),
+        "call": [*format_arguments(question.arguments, MAX_CALL_CHARS)],
+        "because": format_reason(question),
+        "rules": [*map(escape_control_characters, offer.rules)],
+        "file": None if offer.file is None else escape_control_characters(str(offer.file)),
+        "choices": [*(extent.value for extent in offer.scopes), "deny"],
+        "waits": approval.expires_at is None,
         "age": round(age, 1),
     }
 
 
-def heard(shown: JsonObject) -> list[Told]:
+def decode_approvals(message: JsonObject) -> list[ApprovalMessage]:
     """The questions of one server's message. Raises `KeyError` or `TypeError` for anything else."""
-    questions = cast("list[JsonObject]", shown["questions"])
-    root = cast("str | None", shown["workspace"])
-    return [_heard(question, cast(int, shown["server"]), root) for question in questions]
+    questions = cast("list[JsonObject]", message["questions"])
+    root = cast("str | None", message["workspace"])
+    return [
+        _decode_approval(question, cast(int, message["server"]), root) for question in questions
+    ]
 
 
-def _heard(question: JsonObject, server: int, root: str | None) -> Told:
-    return Told(
+def _decode_approval(question: JsonObject, server: int, workspace: str | None) -> ApprovalMessage:
+    return ApprovalMessage(
         id=cast(str, question["id"]),
         tool=cast(str, question["tool"]),
-        gist=cast(str, question["gist"]),
+        summary=cast(str, question["gist"]),
         call=tuple(cast("list[str]", question["call"])),
-        because=cast(str, question["because"]),
+        reason=cast(str, question["because"]),
         rules=tuple(cast("list[str]", question["rules"])),
         file=cast("str | None", question["file"]),
         choices=tuple(cast("list[str]", question["choices"])),
-        waits=question["waits"] is True,
+        is_call_waiting=question["waits"] is True,
         age=cast(float, question["age"]),
         server=server,
-        workspace=None if root is None else visible(root),
+        workspace=None if workspace is None else escape_control_characters(workspace),
     )
 
 
-LONGEST: Final = 100
+MAX_SOCKET_PATH_BYTES: Final = 100
 """Bytes of a socket's path: systems take 104 or 108, with a zero at the end."""
 
-LONGEST_LINE: Final = 1_000_000
-_ENDING: Final = ".approvals.sock"
+MAX_LINE_BYTES: Final = 1_000_000
+_SOCKET_SUFFIX: Final = ".approvals.sock"
 
 
-def new_socket(run: Path) -> Path:
+def generate_socket_path(run_directory: Path) -> Path:
     """The name says whose it is; nobody had it before."""
-    return run / f"{os.getpid()}-{secrets.token_hex(4)}{_ENDING}"
+    return run_directory / f"{os.getpid()}-{secrets.token_hex(4)}{_SOCKET_SUFFIX}"
 
 
-def sockets_in(run: Path) -> list[Path]:
-    return sorted(run.glob(f"*{_ENDING}"))
+def list_sockets(run_directory: Path) -> list[Path]:
+    return sorted(run_directory.glob(f"*{_SOCKET_SUFFIX}"))
 
 
-def server_of(path: Path) -> int | None:
+def parse_server_pid(path: Path) -> int | None:
     """The process that a socket's name names."""
     number = path.name.partition("-")[0]
     return int(number) if number.isascii() and number.isdigit() else None
 
 
-def servers_in(run: Path) -> frozenset[int]:
-    return frozenset(pid for path in sockets_in(run) if (pid := server_of(path)) is not None)
+def list_server_pids(run_directory: Path) -> frozenset[int]:
+    return frozenset(
+        pid for path in list_sockets(run_directory) if (pid := parse_server_pid(path)) is not None
+    )
 
 
 @contextmanager
-def short_path(path: Path) -> Generator[str]:
+def shorten_path(path: Path) -> Generator[str]:
     """A name for the socket that is not too long for the system, where there is one."""
-    if len(os.fsencode(path)) <= LONGEST or sys.platform != "linux":
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES or sys.platform != "linux":
         yield str(path)
         return
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -121,9 +125,9 @@ def short_path(path: Path) -> Generator[str]:
         os.close(directory)
 
 
-def remove_stale(run: Path) -> None:
+def remove_stale_sockets(run_directory: Path) -> None:
     """Takes away what servers left behind that could not end in order."""
-    for path in sockets_in(run):
+    for path in list_sockets(run_directory):
         if is_stale(path):
             with suppress(OSError):
                 path.unlink()
@@ -131,7 +135,7 @@ def remove_stale(run: Path) -> None:
 
 def is_stale(path: Path) -> bool:
     """Whether nobody listens any more."""
-    with socket.socket(socket.AF_UNIX) as probe, short_path(path) as name:
+    with socket.socket(socket.AF_UNIX) as probe, shorten_path(path) as name:
         probe.setblocking(False)
         try:
             probe.connect(name)

@@ -13,27 +13,32 @@ import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.approval.form import refusal
-from mcp_dispatch.approval.peer_check import CannotTell, Peer, peer_of, why_unfit
-from mcp_dispatch.approval.pending import Desk
-from mcp_dispatch.approval.socket_protocol import (
-    LONGEST_LINE,
-    new_socket,
-    remove_stale,
-    servers_in,
-    short_path,
-    tell,
+from mcp_dispatch.approval.form import build_refusal
+from mcp_dispatch.approval.peer_check import (
+    PeerCheckError,
+    PeerProcess,
+    find_peer_problem,
+    identify_peer,
 )
-from mcp_dispatch.model.approval import Approved, Declined, Extent
+from mcp_dispatch.approval.pending import PendingApprovals
+from mcp_dispatch.approval.socket_protocol import (
+    MAX_LINE_BYTES,
+    encode_approval,
+    generate_socket_path,
+    list_server_pids,
+    remove_stale_sockets,
+    shorten_path,
+)
+from mcp_dispatch.model.approval import ApprovalScope, Approved, Declined
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import decode, encode
 
 logger = logging.getLogger(__name__)
 
-MOST_TERMINALS: Final = 16
-SEND_SECONDS: Final = 5.0
-_EXTENTS: Final = {extent.value: extent for extent in Extent}
-_BROKEN: Final = (
+MAX_TERMINALS: Final = 16
+SEND_TIMEOUT_SECONDS: Final = 5.0
+_CHOICES: Final = {extent.value: extent for extent in ApprovalScope}
+_CONNECTION_ERRORS: Final = (
     anyio.BrokenResourceError,
     anyio.ClosedResourceError,
     anyio.IncompleteRead,
@@ -45,14 +50,19 @@ _BROKEN: Final = (
 )
 
 
-class Counter:
+class ApprovalServer:
     """Attends to terminals for as long as the server lives."""
 
-    def __init__(self, desk: Desk, run: Path, workspace: Callable[[], Path | None]) -> None:
-        self._desk = desk
-        self._run = run
-        self._workspace = workspace
-        self._guests = 0
+    def __init__(
+        self,
+        pending: PendingApprovals,
+        run_directory: Path,
+        find_workspace: Callable[[], Path | None],
+    ) -> None:
+        self._pending = pending
+        self._run_directory = run_directory
+        self._find_workspace = find_workspace
+        self._connection_count = 0
         self._path: Path | None = None
         self._listener: SocketListener | None = None
 
@@ -62,133 +72,138 @@ class Counter:
         if not hasattr(socket, "AF_UNIX"):
             return
         try:
-            remove_stale(self._run)
-            self._path = new_socket(self._run)
-            with short_path(self._path) as name:
+            remove_stale_sockets(self._run_directory)
+            self._path = generate_socket_path(self._run_directory)
+            with shorten_path(self._path) as name:
                 self._listener = await anyio.create_unix_listener(name, mode=0o600)
         except OSError as error:
             logger.warning("`mcp-dispatch approvals` cannot reach this server: %s", error)
-        self._desk.reachable = self._listener is not None
+        self._pending.reachable = self._listener is not None
 
-    async def attend(self) -> None:
+    async def serve(self) -> None:
         """For ever; then nobody can come any more."""
         if self._listener is None or self._path is None:
             return
         try:
             async with self._listener:
-                await self._listener.serve(self._receive)
+                await self._listener.serve(self._accept)
         finally:
-            self._desk.reachable = False
+            self._pending.reachable = False
             with suppress(OSError):
                 self._path.unlink()
 
-    async def _receive(self, stream: SocketStream) -> None:
+    async def _accept(self, stream: SocketStream) -> None:
         try:
             async with stream:
-                await self._welcome(_Guest(stream))
+                await self._admit(ApprovalConnection(stream))
         except Exception:  # a bug of ours ends this connection, not the server
             logger.exception("a terminal's connection failed")
 
-    async def _welcome(self, guest: "_Guest") -> None:
-        unfit = self._unfit(guest)
-        if unfit is None and self._guests >= MOST_TERMINALS:
+    async def _admit(self, connection: "ApprovalConnection") -> None:
+        unfit = self._find_peer_problem(connection)
+        if unfit is None and self._connection_count >= MAX_TERMINALS:
             unfit = "too many terminals are attached"
         if unfit is not None:
             logger.warning("a process that wants to see questions is turned away: %s", unfit)
-            with suppress(*_BROKEN):
-                await guest.send({"refused": unfit})
+            with suppress(*_CONNECTION_ERRORS):
+                await connection.send({"refused": unfit})
             return
-        self._guests += 1
+        self._connection_count += 1
         try:
-            await self._serve(guest)
+            await self._handle_requests(connection)
         finally:
-            self._guests -= 1
+            self._connection_count -= 1
 
-    def _unfit(self, guest: "_Guest") -> str | None:
+    def _find_peer_problem(self, connection: "ApprovalConnection") -> str | None:
         try:
-            return why_unfit(guest.peer(), servers_in(self._run) | {os.getpid()})
-        except CannotTell as reason:
+            return find_peer_problem(
+                connection.identify_peer(), list_server_pids(self._run_directory) | {os.getpid()}
+            )
+        except PeerCheckError as reason:
             return f"it cannot be checked: {reason}"
 
-    async def _serve(self, guest: "_Guest") -> None:
+    async def _handle_requests(self, connection: "ApprovalConnection") -> None:
         async with anyio.create_task_group() as tasks:
 
-            async def watch() -> None:
-                with suppress(*_BROKEN):
-                    await self._watch(guest)
+            async def send_updates() -> None:
+                with suppress(*_CONNECTION_ERRORS):
+                    await self._send_updates(connection)
                 tasks.cancel_scope.cancel()
 
-            with suppress(*_BROKEN):
-                async for request in guest.requests():
+            with suppress(*_CONNECTION_ERRORS):
+                async for request in connection.receive_requests():
                     if request.get("want") == "watch":
-                        tasks.start_soon(watch)
+                        tasks.start_soon(send_updates)
                     else:
-                        await guest.send(await self._respond(request, guest))
+                        await connection.send(await self._respond(request, connection))
             tasks.cancel_scope.cancel()
 
-    async def _respond(self, request: JsonObject, guest: "_Guest") -> JsonObject:
+    async def _respond(self, request: JsonObject, connection: "ApprovalConnection") -> JsonObject:
         match request.get("want"):
             case "list":
-                return self._shown()
+                return self._build_message()
             case "answer":
                 # Asked again: the process that came in may be another by now.
-                problem = self._unfit(guest) or await self._answer(request)
+                problem = self._find_peer_problem(connection) or await self._record_answer(request)
                 return {"answered": request.get("id"), "problem": problem}
             case _:
                 return {"refused": "the request was not understood"}
 
-    async def _watch(self, guest: "_Guest") -> None:
+    async def _send_updates(self, connection: "ApprovalConnection") -> None:
         """The terminal is attached from here until its connection ends."""
-        self._desk.terminals += 1
+        self._pending.terminal_count += 1
         try:
             while True:
-                await guest.send(self._shown())
-                await self._desk.changed()
+                await connection.send(self._build_message())
+                await self._pending.wait_for_change()
         finally:
-            self._desk.terminals -= 1
+            self._pending.terminal_count -= 1
 
-    def _shown(self) -> JsonObject:
-        root = self._workspace()
-        questions: list[Json] = [tell(each, self._desk.age(each)) for each in self._desk.open]
+    def _build_message(self) -> JsonObject:
+        root = self._find_workspace()
+        questions: list[Json] = [
+            encode_approval(each, self._pending.measure_age(each))
+            for each in self._pending.unanswered
+        ]
         return {
             "server": os.getpid(),
             "workspace": None if root is None else str(root),
             "questions": questions,
         }
 
-    async def _answer(self, request: JsonObject) -> str | None:
+    async def _record_answer(self, request: JsonObject) -> str | None:
         id, choice = request.get("id"), request.get("choice")
         reply: Approved | Declined | None = None
         if choice == "deny":
-            reply = refusal(request.get("reason"))
-        elif isinstance(choice, str) and choice in _EXTENTS:
-            reply = Approved(_EXTENTS[choice], by="terminal")
+            reply = build_refusal(request.get("reason"))
+        elif isinstance(choice, str) and choice in _CHOICES:
+            reply = Approved(_CHOICES[choice], by="terminal")
         if reply is None or not isinstance(id, str):
             return "the answer was not understood"
-        return await self._desk.answer(id, reply)
+        return await self._pending.answer(id, reply)
 
 
-class _Guest:
+class ApprovalConnection:
     """One terminal's connection: JSON lines both ways."""
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
         self._lines = BufferedByteReceiveStream(stream)
-        self._sending = anyio.Lock()
-        self._came_as: Peer | None = None
+        self._send_lock = anyio.Lock()
+        self._peer: PeerProcess | None = None
 
-    def peer(self) -> Peer:
+    def identify_peer(self) -> PeerProcess:
         """Who it is, as it was when it came. Raises `CannotTell`."""
-        if self._came_as is None:
-            self._came_as = peer_of(self._stream.extra(SocketAttribute.raw_socket))
-        return self._came_as
+        if self._peer is None:
+            self._peer = identify_peer(self._stream.extra(SocketAttribute.raw_socket))
+        return self._peer
 
-    async def requests(self) -> AsyncGenerator[JsonObject, None]:
+    async def receive_requests(self) -> AsyncGenerator[JsonObject, None]:
         while True:
-            request = decode(await self._lines.receive_until(b"\n", LONGEST_LINE))
+            request = decode(await self._lines.receive_until(b"\n", MAX_LINE_BYTES))
             yield request if isinstance(request, dict) else {}
 
     async def send(self, message: JsonObject) -> None:
-        async with self._sending:
-            with anyio.fail_after(SEND_SECONDS):
+        async with self._send_lock:
+            with anyio.fail_after(SEND_TIMEOUT_SECONDS):
                 await self._stream.send(encode(message) + b"\n")

@@ -41,8 +41,8 @@ app.command()(schema)
 app.add_typer(results)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"mcp-dispatch {__version__}")
         raise typer.Exit
 
@@ -51,7 +51,7 @@ def _version(wanted: bool) -> None:
 def root(
     version: Annotated[  # the callback acts on it
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """One MCP server in front of all of your tools."""

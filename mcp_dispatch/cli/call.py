@@ -10,12 +10,12 @@ import typer
 from mcp_dispatch.cli.flags import (
     ClaudeSettingsFlag,
     McpConfigFlag,
-    ModeFlag,
+    PermissionModeFlag,
     SettingsFlag,
     StateDirFlag,
     WorkspaceFlag,
-    look,
-    wrong,
+    exit_with_usage_error,
+    run_with_app,
 )
 from mcp_dispatch.cli.trust import refuse_to_models
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_dispatch.model.calls import Outcome
     from mcp_dispatch.model.json import JsonObject
 
-_FAILED = 1
+_EXIT_FAILED = 1
 
 
 def call(
@@ -44,7 +44,7 @@ def call(
     settings: SettingsFlag = None,
     mcp_config: McpConfigFlag = None,
     state_dir: StateDirFlag = None,
-    permission_mode: ModeFlag = None,
+    permission_mode: PermissionModeFlag = None,
     claude_settings: ClaudeSettingsFlag = False,
 ) -> None:
     """Call one tool as a client of `serve` would, and print what it answers.
@@ -53,12 +53,12 @@ def call(
     Where a rule wants a question asked, it is asked here if this is a terminal, and else denied.
     Exits with 1 where the tool fails or the call is refused, with 2 where it cannot be made.
     """
-    from mcp_dispatch.app.app import Options
+    from mcp_dispatch.app.app import AppOptions
     from mcp_dispatch.settings.models import PermissionMode
 
     refuse_to_models("call")
-    given = _read(arguments)
-    options = Options(
+    given = _read_arguments(arguments)
+    options = AppOptions(
         workspace=workspace,
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
@@ -67,53 +67,55 @@ def call(
         claude_settings=claude_settings,
     )
 
-    async def made(app: "App") -> "Outcome":
-        return await _make(app, tool, given)
+    async def run_call(app: "App") -> "Outcome":
+        return await _call_tool(app, tool, given)
 
-    outcome = look(options, state_dir, made)
-    raise typer.Exit(_show(tool, outcome, as_json=as_json))
+    outcome = run_with_app(options, state_dir, run_call)
+    raise typer.Exit(_print_outcome(tool, outcome, as_json=as_json))
 
 
-def _read(arguments: str) -> "JsonObject":
+def _read_arguments(arguments: str) -> "JsonObject":
     from mcp_dispatch.wire.codec import Undecodable, decode
 
     written = sys.stdin.buffer.read() if arguments == "-" else arguments.encode(errors="replace")
     try:
         given = decode(written)
     except Undecodable as error:
-        wrong(f"the arguments are not JSON: {error}")
+        exit_with_usage_error(f"the arguments are not JSON: {error}")
     if not isinstance(given, dict):
-        wrong(f'the arguments must be a JSON object such as {{"key": 1}}, got {arguments[:60]!r}')
+        exit_with_usage_error(
+            f'the arguments must be a JSON object such as {{"key": 1}}, got {arguments[:60]!r}'
+        )
     return given
 
 
-async def _make(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
-    from mcp_dispatch.cli.prompt import Person
+async def _call_tool(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
+    from mcp_dispatch.cli.prompt import TerminalCaller
     from mcp_dispatch.model.calls import ToolCall
     from mcp_dispatch.pipeline.executor import Executor
 
     call_id = secrets.token_hex(8)
-    await app.expect(tool)
+    await app.wait_for_tool(tool)
     made = ToolCall(call_id, call_id, tool, arguments)
-    return await Executor(app.dispatcher).call(made, app.scope, Person())
+    return await Executor(app.dispatcher).call(made, app.scope, TerminalCaller())
 
 
-def _show(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
+def _print_outcome(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
     """What was answered to standard output, what went wrong to standard error. The exit code."""
-    from mcp_dispatch.library.anthropic_blocks import told
-    from mcp_dispatch.model.outcome import for_people
+    from mcp_dispatch.library.anthropic_blocks import render_as_text
+    from mcp_dispatch.model.outcome import strip_error_tags
 
-    text, failed = told(tool, outcome)
+    text, failed = render_as_text(tool, outcome)
     if as_json:
-        print(json.dumps(_wire(outcome, text), indent=2))
+        print(json.dumps(_to_wire(outcome, text), indent=2))
     if failed:
-        _print(for_people(text), error=True)
+        _write_text(strip_error_tags(text), error=True)
     elif not as_json:
-        _print(text)
-    return _FAILED if failed else 0
+        _write_text(text)
+    return _EXIT_FAILED if failed else 0
 
 
-def _wire(outcome: "Outcome", text: str) -> "JsonObject":
+def _to_wire(outcome: "Outcome", text: str) -> "JsonObject":
     from mcp_dispatch.model.calls import Completed
     from mcp_dispatch.model.outcome import ProtocolError
 
@@ -127,13 +129,13 @@ def _wire(outcome: "Outcome", text: str) -> "JsonObject":
             return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def _print(text: str, *, error: bool = False) -> None:
+def _write_text(text: str, *, error: bool = False) -> None:
     """On a terminal, no tool may move the cursor or hide what it says; a file gets the bytes."""
-    from mcp_dispatch.model.text import visible
+    from mcp_dispatch.model.text import escape_control_characters
 
     stream = sys.stderr if error else sys.stdout
     if stream.isatty():
-        text = "\t".join(map(visible, text.split("\t")))
+        text = "\t".join(map(escape_control_characters, text.split("\t")))
     end = "" if text.endswith("\n") or not text else "\n"
     stream.flush()
     stream.buffer.write(f"{text}{end}".encode(errors="backslashreplace"))

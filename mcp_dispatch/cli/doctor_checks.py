@@ -13,36 +13,36 @@ from pathlib import Path
 from platformdirs import user_state_dir
 
 from mcp_dispatch import __version__
-from mcp_dispatch.fs.safe_open import CannotUse
+from mcp_dispatch.fs.safe_open import FileError
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.model.errors import Refused, StartError
-from mcp_dispatch.model.names import rule_name
+from mcp_dispatch.model.names import build_rule_name
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.rules.conditions import Conditions
-from mcp_dispatch.policy.rules.examples import failures
-from mcp_dispatch.policy.rules.lint import BUILT_INS
-from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name
-from mcp_dispatch.settings.layers import MANAGED_DIR, sources_from
+from mcp_dispatch.policy.rules.conditions import HookConditions
+from mcp_dispatch.policy.rules.examples import run_rule_tests
+from mcp_dispatch.policy.rules.lint import BUILT_IN_TOOLS
+from mcp_dispatch.registry.names import Naming, NamingStyle, build_exposed_name
+from mcp_dispatch.settings.layers import MANAGED_DIR, build_sources
 from mcp_dispatch.settings.models import NamingSettings, PermissionMode
-from mcp_dispatch.settings.problems import Problem, Severity
-from mcp_dispatch.settings.settings import FileState, Settings, SettingsFiles
+from mcp_dispatch.settings.problems import SettingsProblem, Severity
+from mcp_dispatch.settings.settings import FileState, Settings, SettingsReader
 from mcp_dispatch.tools.search.ripgrep import find_ripgrep
-from mcp_dispatch.upstream.cache import Known, Memory
-from mcp_dispatch.upstream.config.model import Launch, ServerConfig
-from mcp_dispatch.upstream.config.select import ServerFile, ServerFiles, choose_servers
-from mcp_dispatch.upstream.sanitize import one_line
-from mcp_dispatch.upstream.transports.process import child_environment
+from mcp_dispatch.upstream.cache import CatalogueCache, ServerSnapshot
+from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
+from mcp_dispatch.upstream.config.select import ServerFile, ServerFiles, select_servers
+from mcp_dispatch.upstream.sanitize import to_one_line
+from mcp_dispatch.upstream.transports.process import build_child_environment
 
 
-def of_programs(
+def find_missing_programs(
     servers: Sequence[ServerConfig], environ: Mapping[str, str], root: Path | None
 ) -> Iterator[str]:
     """Programs that cannot be started."""
     for server in servers:
-        if isinstance(server.reach, Launch) and not server.disabled:
-            path = child_environment(server.reach, environ).get("PATH", "")
-            command = server.reach.command
+        if isinstance(server.endpoint, StdioEndpoint) and not server.disabled:
+            path = build_child_environment(server.endpoint, environ).get("PATH", "")
+            command = server.endpoint.command
             place = str((root or Path.cwd()) / command) if "/" in command else command
             if shutil.which(place, path=path) is None:
                 yield (
@@ -51,44 +51,46 @@ def of_programs(
                 )
 
 
-def of_catalogue(
+def find_cached_problems(
     servers: Sequence[ServerConfig], state_dir: Path, naming: NamingSettings
 ) -> Iterator[str]:
     """What is known of them from before: failures, changed definitions, names that are taken."""
-    memory = Memory(state_dir / "catalogue")
-    found = [(server, memory.recall(server.key) or Known()) for server in servers]
+    memory = CatalogueCache(state_dir / "catalogue")
+    found = [(server, memory.load(server.key) or ServerSnapshot()) for server in servers]
     for server, known in found:
         if known.problem is not None:
             log = state_dir / "logs" / f"{server.name}.stderr.log"
             yield f"server {server.name}: when it was last tried it {known.problem}; see {log}"
         for change in known.changes:
             day = datetime.fromtimestamp(change.at, UTC).strftime("%Y-%m-%d")
-            what = "; ".join(map(one_line, change.what))
-            yield f"server {server.name}: {one_line(change.tool)} changed on {day}: {what}"
+            what = "; ".join(map(to_one_line, change.what))
+            yield f"server {server.name}: {to_one_line(change.tool)} changed on {day}: {what}"
         for tool, reason in known.refused:
-            yield f"server {server.name}: {one_line(tool)} is held back: its inputSchema {reason}"
-    yield from _losers(found, naming)
+            yield f"server {server.name}: {to_one_line(tool)} is held back: its inputSchema {reason}"
+    yield from _find_name_clashes(found, naming)
 
 
-def _losers(found: Sequence[tuple[ServerConfig, Known]], settings: NamingSettings) -> Iterator[str]:
-    naming = Naming(NamingStyle(settings.style), settings.max_length, BUILT_INS)
+def _find_name_clashes(
+    cached: Sequence[tuple[ServerConfig, ServerSnapshot]], settings: NamingSettings
+) -> Iterator[str]:
+    naming = Naming(NamingStyle(settings.style), settings.max_length, BUILT_IN_TOOLS)
     owners: dict[str, str] = {}
-    for server, known in found:
+    for server, known in cached:
         for name in sorted(str(tool.get("name")) for tool in known.tools):
-            exposed = exposed_name(
+            exposed = build_exposed_name(
                 server.name, server.tools.rename.get(name, name), naming, server.prefix
             )
-            rule = rule_name(server.name, name)
+            rule = build_rule_name(server.name, name)
             owner = owners.setdefault(exposed, rule)
             if owner != rule:
                 yield f"{rule} is not listed: {owner} has the name {exposed}; call it as {rule}"
 
 
-_SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
+_SUPPORTED_KEYS = frozenset({"hooks", "env", "mcpServers"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DoctorOptions:
     """The flags of `serve` that matter here."""
 
     workspace: Path | None = None
@@ -110,7 +112,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkup:
+class DoctorReport:
     """Everything that was found. Without `settings` a server could not start."""
 
     versions: Mapping[str, str]
@@ -122,36 +124,36 @@ class Checkup:
     settings: Settings | None
     findings: tuple[Finding, ...]
 
-    def texts(self, severity: Severity) -> list[str]:
+    def list_texts(self, severity: Severity) -> list[str]:
         chosen = (each.text for each in self.findings if each.severity is severity)
         return list(dict.fromkeys(chosen))
 
 
-def examine(wanted: Wanted) -> Checkup:
+def run_checks(options: DoctorOptions) -> DoctorReport:
     """Reads what a server with the same flags would read. What stops a start is a finding, too."""
-    sources = sources_from(
-        *(wanted.environ, wanted.settings),
-        claude=wanted.claude_settings,
-        managed=wanted.managed_dir,
+    sources = build_sources(
+        *(options.environ, options.settings),
+        include_claude=options.claude_settings,
+        managed_dir=options.managed_dir,
     )
-    own = (_state_dir(wanted), sources.config_dir)
-    programs = _programs(wanted.environ)
-    findings = [*_of_programs(programs), *_of_directories(*own)]
+    own = (_resolve_state_dir(options), sources.config_dir)
+    programs = _find_programs(options.environ)
+    findings = [*_check_programs(programs), *_check_directories(*own)]
     workspace, settings = Workspace(None), None
     try:
-        workspace = Workspace.choose(wanted.workspace, (), Path.cwd())
-        settings = SettingsFiles(sources, supported=_SUPPORTED).read(workspace.root)
+        workspace = Workspace.choose(options.workspace, (), Path.cwd())
+        settings = SettingsReader(sources, supported=_SUPPORTED_KEYS).read(workspace.root)
     except StartError as error:
-        findings.append(_error(error))
-    findings += _of_servers(wanted, settings or Settings(), workspace)
-    mode = wanted.permission_mode or PermissionMode.DEFAULT
+        findings.append(_to_error(error))
+    findings += _check_servers(options, settings or Settings(), workspace)
+    mode = options.permission_mode or PermissionMode.DEFAULT
     if settings is not None:
-        mode = settings.mode_with(wanted.permission_mode)
-        findings += _of_settings(settings, workspace)
-        findings += _of_rules(settings, workspace, own, mode)
+        mode = settings.resolve_mode(options.permission_mode)
+        findings += _check_settings(settings, workspace)
+        findings += _check_rules(settings, workspace, own, mode)
     state_dir, config_dir = own
-    return Checkup(
-        versions=_versions(),
+    return DoctorReport(
+        versions=_collect_versions(),
         programs=programs,
         config_dir=config_dir,
         state_dir=state_dir,
@@ -162,7 +164,7 @@ def examine(wanted: Wanted) -> Checkup:
     )
 
 
-def _versions() -> dict[str, str]:
+def _collect_versions() -> dict[str, str]:
     found = {"mcp-dispatch": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
     try:
         found["mcp"] = version("mcp")
@@ -171,35 +173,35 @@ def _versions() -> dict[str, str]:
     return {**found, "platform": sys.platform}
 
 
-def _programs(environ: Mapping[str, str]) -> dict[str, str | None]:
+def _find_programs(environ: Mapping[str, str]) -> dict[str, str | None]:
     path = environ.get("PATH", "")
     try:
         ripgrep = find_ripgrep(path)
-    except CannotUse:
+    except FileError:
         ripgrep = None
     return {"bash": shutil.which("bash", path=path), "ripgrep": ripgrep}
 
 
-def _of_programs(programs: Mapping[str, str | None]) -> Iterator[Finding]:
+def _check_programs(programs: Mapping[str, str | None]) -> Iterator[Finding]:
     needs = {"bash": "the Bash tool", "ripgrep": "the Grep tool"}
     for name, place in programs.items():
         if place is None:
-            yield _warning(f"{name} was not found; {needs[name]} needs it")
+            yield _to_warning(f"{name} was not found; {needs[name]} needs it")
 
 
-def _state_dir(wanted: Wanted) -> Path:
-    named = wanted.state_dir or Path(user_state_dir("mcp-dispatch", appauthor=False))
+def _resolve_state_dir(options: DoctorOptions) -> Path:
+    named = options.state_dir or Path(user_state_dir("mcp-dispatch", appauthor=False))
     return Path(os.path.abspath(named.expanduser()))  # noqa: PTH100  (links keep their names)
 
 
-def _of_directories(state_dir: Path, config_dir: Path) -> Iterator[Finding]:
+def _check_directories(state_dir: Path, config_dir: Path) -> Iterator[Finding]:
     """Whoever can write there decides what is allowed; whoever can read the state sees results."""
-    yield from _of_place(config_dir, "the config directory")
-    yield from _of_place(config_dir / "trust", "the record of trust")
-    yield from _of_place(state_dir, "the state directory", secret=True)
+    yield from _check_permissions(config_dir, "the config directory")
+    yield from _check_permissions(config_dir / "trust", "the record of trust")
+    yield from _check_permissions(state_dir, "the state directory", secret=True)
 
 
-def _of_place(path: Path, name: str, *, secret: bool = False) -> Iterator[Finding]:
+def _check_permissions(path: Path, name: str, *, secret: bool = False) -> Iterator[Finding]:
     if sys.platform == "win32":
         return
     try:
@@ -207,68 +209,74 @@ def _of_place(path: Path, name: str, *, secret: bool = False) -> Iterator[Findin
     except FileNotFoundError:
         return
     except OSError as error:
-        yield _error(f"{name} {path}: {error.strerror}")
+        yield _to_error(f"{name} {path}: {error.strerror}")
         return
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid not in (os.geteuid(), 0):
-        yield _error(f"{name} {path}: it belongs to another user")
+        yield _to_error(f"{name} {path}: it belongs to another user")
     if mode & stat.S_IWOTH:
-        yield _error(f"{name} {path}: everybody can write it; run chmod o-w")
+        yield _to_error(f"{name} {path}: everybody can write it; run chmod o-w")
     elif mode & stat.S_IWGRP:
-        yield _warning(f"{name} {path}: its group can write it; run chmod g-w")
+        yield _to_warning(f"{name} {path}: its group can write it; run chmod g-w")
     if secret and mode & (stat.S_IRGRP | stat.S_IROTH):
-        yield _warning(f"{name} {path}: others can read it; the server will close it")
+        yield _to_warning(f"{name} {path}: others can read it; the server will close it")
 
 
-def _of_servers(wanted: Wanted, settings: Settings, workspace: Workspace) -> Iterator[Finding]:
-    environ = {**wanted.environ, **settings.environment}
+def _check_servers(
+    options: DoctorOptions, settings: Settings, workspace: Workspace
+) -> Iterator[Finding]:
+    environ = {**options.environ, **settings.environment}
     files: list[ServerFile] = []
-    for path in wanted.mcp_config:
+    for path in options.mcp_config:
         try:
             files.extend(ServerFiles([path]).read()[0])
         except StartError as error:
-            yield _error(error)
-    chosen = choose_servers(files, settings, workspace.root, environ)
-    yield from map(_warning, chosen.problems)
-    yield from map(_error, of_programs(chosen.servers, environ, workspace.root))
-    known = of_catalogue(chosen.servers, _state_dir(wanted), settings.dispatch.naming)
-    yield from map(_warning, known)
+            yield _to_error(error)
+    chosen = select_servers(files, settings, workspace.root, environ)
+    yield from map(_to_warning, chosen.problems)
+    yield from map(_to_error, find_missing_programs(chosen.servers, environ, workspace.root))
+    known = find_cached_problems(
+        chosen.servers, _resolve_state_dir(options), settings.dispatch.naming
+    )
+    yield from map(_to_warning, known)
 
 
-def _of_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:
-    yield from map(_of_problem, settings.problems)
-    for source in settings.sources:
+def _check_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:
+    yield from map(_to_finding, settings.problems)
+    for source in settings.layer_statuses:
         # Files of the workspace are anybody's: that is what trust is for.
-        if source.state is not FileState.ABSENT and not source.layer.of_workspace:
-            yield from _of_place(source.layer.path, "the settings file")
+        if source.state is not FileState.ABSENT and not source.layer.is_workspace_layer:
+            yield from _check_permissions(source.layer.path, "the settings file")
     sources = [HookSource(each.value, each.file) for each in settings.hooks]
-    _, problems = parse_hooks(sources, Conditions(Path.home(), workspace.directories).fault)
-    yield from map(_warning, problems)
+    _, problems = parse_hooks(
+        sources, HookConditions(Path.home(), workspace.directories).find_fault
+    )
+    yield from map(_to_warning, problems)
     for directory in settings.additional_directories:
         try:
             workspace.with_directories([directory])
         except Refused as refused:
-            yield _warning(f"permissions.additionalDirectories: {refused}; it is skipped")
+            yield _to_warning(f"permissions.additionalDirectories: {refused}; it is skipped")
     if workspace.root is None:
-        yield _warning(f"no workspace: {workspace.unset_because}; name one with --workspace DIR")
+        yield _to_warning(f"no workspace: {workspace.unset_reason}; name one with --workspace DIR")
 
 
-def _of_rules(
+def _check_rules(
     settings: Settings, workspace: Workspace, own: Sequence[Path], mode: PermissionMode
 ) -> Iterator[Finding]:
-    policy = Policy(settings, workspace.directories, own=own, mode=mode)
-    yield from map(_of_problem, policy.problems)
-    failed = failures(settings.rule_tests, policy, workspace)
-    yield from (_of_problem(each.problem) for each in failed)
+    policy = Policy(settings, workspace.directories, own_directories=own, mode=mode)
+    yield from map(_to_finding, policy.problems)
+    failed = run_rule_tests(settings.rule_tests, policy, workspace)
+    yield from (_to_finding(each.problem) for each in failed)
 
 
-def _of_problem(problem: Problem) -> Finding:
+def _to_finding(problem: SettingsProblem) -> Finding:
     return Finding(problem.severity, str(problem))
 
 
-def _error(text: object) -> Finding:
+def _to_error(text: object) -> Finding:
     return Finding(Severity.ERROR, str(text))
 
 
-def _warning(text: object) -> Finding:
+def _to_warning(text: object) -> Finding:
     return Finding(Severity.WARNING, str(text))

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from mcp_dispatch.cli.flags import (
+    AskFallbackChoice,
+    AskFallbackFlag,
     ClaudeSettingsFlag,
-    Fallback,
-    FallbackFlag,
     McpConfigFlag,
-    ModeFlag,
+    PermissionModeFlag,
     SettingsFlag,
     StateDirFlag,
     WorkspaceFlag,
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.cli.explanation import Court
+    from mcp_dispatch.cli.explanation import RuleExplainer
 
-_WRONG = 2
+_EXIT_USAGE = 2
 
 
 def explain(
@@ -53,55 +53,57 @@ def explain(
     settings: SettingsFlag = None,
     mcp_config: McpConfigFlag = None,
     state_dir: StateDirFlag = None,
-    permission_mode: ModeFlag = None,
+    permission_mode: PermissionModeFlag = None,
     claude_settings: ClaudeSettingsFlag = False,
-    ask_fallback: FallbackFlag = Fallback.DENY,
+    ask_fallback: AskFallbackFlag = AskFallbackChoice.DENY,
 ) -> None:
     """Show what would become of a call: the decision, and every vote with its file and line.
 
     Takes the flags of `serve`. Nothing is run: no tool, no hook, no server.
     """
-    from mcp_dispatch.cli.explanation import open_court
+    from mcp_dispatch.cli.explanation import load_explainer
     from mcp_dispatch.model.errors import StartError
 
     wanted = [tool is not None, batch is not None, test]
     if sum(wanted) != 1 or (arguments is not None and tool is None):
         _fail("give a tool with its arguments, or --batch FILE, or --test; and only one of them")
     try:
-        court = open_court(
+        court = load_explainer(
             workspace, settings or [], state_dir, permission_mode, claude=claude_settings
         )
     except StartError as error:
         _fail(str(error))
     if batch is not None:
-        _answer(batch, court)
+        _answer_batch(batch, court)
     elif test:
-        raise typer.Exit(_test(court, as_json=as_json))
+        raise typer.Exit(_run_rule_tests(court, as_json=as_json))
     else:
         _explain_one(str(tool), arguments, court, as_json=as_json)
 
 
-def _explain_one(tool: str, arguments: str | None, court: "Court", *, as_json: bool) -> None:
-    from mcp_dispatch.cli.explanation import Impossible, explanation, readable
+def _explain_one(
+    tool: str, arguments: str | None, explainer: "RuleExplainer", *, as_json: bool
+) -> None:
+    from mcp_dispatch.cli.explanation import InvalidCallError, format_verdict, to_verdict_json
 
     try:
-        call = court.read(tool, arguments)
-        verdict = court.judge(call)
-    except Impossible as error:
+        call = explainer.parse_call(tool, arguments)
+        verdict = explainer.judge(call)
+    except InvalidCallError as error:
         _fail(str(error))
     if as_json:
-        print(json.dumps(explanation(verdict), indent=2))
+        print(json.dumps(to_verdict_json(verdict), indent=2))
     else:
-        print(readable(verdict, court.allow_line(call)))
+        print(format_verdict(verdict, explainer.suggest_allow_line(call)))
 
 
-def _answer(file: Path, court: "Court") -> None:
-    from mcp_dispatch.cli.explanation import answer
+def _answer_batch(file: Path, explainer: "RuleExplainer") -> None:
+    from mcp_dispatch.cli.explanation import answer_line
 
     try:
-        for line in _lines(file):
+        for line in _read_lines(file):
             if line.strip():
-                print(json.dumps(answer(line, court)), flush=True)
+                print(json.dumps(answer_line(line, explainer)), flush=True)
     except BrokenPipeError:
         # Whoever read the answers has enough. What is left in our buffer must not be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -110,31 +112,34 @@ def _answer(file: Path, court: "Court") -> None:
         _fail(f"--batch {file}: {error.strerror}")
 
 
-def _lines(file: Path) -> Iterable[bytes]:
+def _read_lines(file: Path) -> Iterable[bytes]:
     if str(file) == "-":
         return sys.stdin.buffer
-    return _of_file(file)
+    return _iter_file_lines(file)
 
 
-def _of_file(file: Path) -> Iterator[bytes]:
+def _iter_file_lines(file: Path) -> Iterator[bytes]:
     with file.open("rb") as lines:
         yield from lines
 
 
-def _test(court: "Court", *, as_json: bool) -> int:
-    from mcp_dispatch.cli.explanation import failure, wrapped
+def _run_rule_tests(explainer: "RuleExplainer", *, as_json: bool) -> int:
+    from mcp_dispatch.cli.explanation import to_failure_json, wrap_text
 
-    failed = court.failures()
+    failed = explainer.find_failures()
     if as_json:
-        result = {"tests": court.tests, "failed": [failure(each) for each in failed]}
+        result = {
+            "tests": explainer.test_count,
+            "failed": [to_failure_json(each) for each in failed],
+        }
         print(json.dumps(result, indent=2))
         return 1 if failed else 0
     for each in failed:
-        print(wrapped("  - ", str(each.problem)))
-    print(f"{court.tests - len(failed)} of {court.tests} rule tests hold.")
+        print(wrap_text("  - ", str(each.problem)))
+    print(f"{explainer.test_count - len(failed)} of {explainer.test_count} rule tests hold.")
     return 1 if failed else 0
 
 
 def _fail(message: str) -> NoReturn:
     print(f"mcp-dispatch: {message}", file=sys.stderr)
-    raise typer.Exit(_WRONG)
+    raise typer.Exit(_EXIT_USAGE)

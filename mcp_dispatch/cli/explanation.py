@@ -13,21 +13,28 @@ from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.decision import Decision, Tier, Vote
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.policy.explain import Call, NoSuchCall, Verdict, allow_line, call_of, judge
+from mcp_dispatch.policy.explain import (
+    CallSpec,
+    ExplainedDecision,
+    InvalidCallSpec,
+    evaluate_call,
+    parse_call_spec,
+    suggest_allow_line,
+)
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.rules.examples import Failed, failures
-from mcp_dispatch.settings.layers import sources_from
+from mcp_dispatch.policy.rules.examples import RuleTestFailure, run_rule_tests
+from mcp_dispatch.settings.layers import build_sources
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings, SettingsFiles
+from mcp_dispatch.settings.settings import Settings, SettingsReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_dispatch.cli.flags import Mode
+    from mcp_dispatch.cli.flags import PermissionModeChoice
 
 WIDTH = 80
-_SUPPORTED = frozenset({"hooks", "env"})
-_TIERS = {
+_SUPPORTED_KEYS = frozenset({"hooks", "env"})
+_TIER_LABELS = {
     Tier.DENY: "deny",
     Tier.HARD_ASK: "ask",
     Tier.ALLOW: "allow",
@@ -36,12 +43,12 @@ _TIERS = {
 }
 
 
-class Impossible(Exception):
+class InvalidCallError(Exception):
     """What was given describes no call; says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
-class Court:
+class RuleExplainer:
     """The rules that a server with the same flags would have."""
 
     policy: Policy
@@ -49,107 +56,107 @@ class Court:
     settings: Settings
 
     @property
-    def tests(self) -> int:
+    def test_count(self) -> int:
         return len(self.settings.rule_tests)
 
-    def failures(self) -> tuple[Failed, ...]:
-        return failures(self.settings.rule_tests, self.policy, self.workspace)
+    def find_failures(self) -> tuple[RuleTestFailure, ...]:
+        return run_rule_tests(self.settings.rule_tests, self.policy, self.workspace)
 
-    def read(self, tool: str, arguments: str | None) -> Call:
+    def parse_call(self, tool: str, arguments: str | None) -> CallSpec:
         """The call that the command line describes."""
         try:
             if arguments is None:
-                return call_of(tool)
-            return call_of({"tool": tool, "input": _parsed(arguments)})
-        except NoSuchCall as error:
-            raise Impossible(str(error)) from error
+                return parse_call_spec(tool)
+            return parse_call_spec({"tool": tool, "input": _parse_json(arguments)})
+        except InvalidCallSpec as error:
+            raise InvalidCallError(str(error)) from error
 
-    def judge(self, call: Call) -> Verdict:
+    def judge(self, call: CallSpec) -> ExplainedDecision:
         try:
-            return judge(call, self.policy, self.workspace)
-        except NoSuchCall as error:
-            raise Impossible(str(error)) from error
+            return evaluate_call(call, self.policy, self.workspace)
+        except InvalidCallSpec as error:
+            raise InvalidCallError(str(error)) from error
 
-    def allow_line(self, call: Call) -> str | None:
-        return allow_line(call, self.policy, self.workspace)
+    def suggest_allow_line(self, call: CallSpec) -> str | None:
+        return suggest_allow_line(call, self.policy, self.workspace)
 
 
-def open_court(
+def load_explainer(
     workspace: Path | None,
     settings: "Sequence[Path]",
     state_dir: Path | None,
-    mode: "Mode | None",
+    mode: "PermissionModeChoice | None",
     *,
     claude: bool,
-) -> Court:
+) -> RuleExplainer:
     """Reads what a server would read, and makes nothing. Raises `StartError`."""
-    sources = sources_from(dict(os.environ), settings, claude=claude)
+    sources = build_sources(dict(os.environ), settings, include_claude=claude)
     chosen = Workspace.choose(workspace, (), Path.cwd())
-    found = SettingsFiles(sources, supported=_SUPPORTED).read(chosen.root)
-    place = replace(chosen, additional=_present(chosen, found))
+    found = SettingsReader(sources, supported=_SUPPORTED_KEYS).read(chosen.root)
+    place = replace(chosen, additional=_find_directories(chosen, found))
     state = state_dir or Path(user_state_dir("mcp-dispatch", appauthor=False))
     own = (Path(os.path.abspath(state.expanduser())), sources.config_dir)  # noqa: PTH100
     wanted = PermissionMode(mode.value) if mode else None
-    policy = Policy(found, place.directories, own=own, mode=found.mode_with(wanted))
-    return Court(policy, place, found)
+    policy = Policy(found, place.directories, own_directories=own, mode=found.resolve_mode(wanted))
+    return RuleExplainer(policy, place, found)
 
 
-def _present(chosen: Workspace, settings: Settings) -> tuple[Path, ...]:
+def _find_directories(workspace: Workspace, settings: Settings) -> tuple[Path, ...]:
     """Of the directories that settings add, those that can be found."""
     present: list[Path] = []
     for path in settings.additional_directories:
         try:
-            present += chosen.with_directories([path]).additional
+            present += workspace.with_directories([path]).additional
         except Refused:
             continue
     return tuple(present)
 
 
-def answer(line: bytes, court: Court) -> JsonObject:
+def answer_line(line: bytes, explainer: RuleExplainer) -> JsonObject:
     """One line of a batch, answered; with `error` where it makes no sense."""
     known: JsonObject = {"id": None}
     try:
-        entry = _parsed(line.decode("utf-8-sig"))
+        entry = _parse_json(line.decode("utf-8-sig"))
         known = {"id": entry.get("id")} if isinstance(entry, dict) else known
         if not isinstance(entry, dict):
-            raise Impossible('expected {"id": …, "tool": …, "input": {…}}')
-        verdict = court.judge(call_of(entry))
+            raise InvalidCallError('expected {"id": …, "tool": …, "input": {…}}')
+        verdict = explainer.judge(parse_call_spec(entry))
     except UnicodeDecodeError:
         return {**known, "error": "the line is not UTF-8"}
-    except (Impossible, NoSuchCall) as error:
+    except (InvalidCallError, InvalidCallSpec) as error:
         return {**known, "error": str(error)}
-    return {**known, **explanation(verdict)}
+    return {**known, **to_verdict_json(verdict)}
 
 
-def _parsed(text: str) -> Json:
+def _parse_json(text: str) -> Json:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_reject_constant)
     except RecursionError as error:
-        raise Impossible("the JSON is nested too deeply") from error
+        raise InvalidCallError("the JSON is nested too deeply") from error
     except ValueError as error:
-        raise Impossible(f"not JSON: {error}") from error
+        raise InvalidCallError(f"not JSON: {error}") from error
 
 
-def _no_number(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def explanation(verdict: Verdict) -> JsonObject:
+def to_verdict_json(verdict: ExplainedDecision) -> JsonObject:
     decision = verdict.decision
     return {
         "decision": decision.effect.name.lower(),
         "by": str(decision.by.origin),
         "reason": decision.by.reason,
-        "votes": [_vote(vote) for vote in decision.votes],
+        "votes": [_to_vote_json(vote) for vote in decision.votes],
         "read_only": verdict.read_only,
         "sharing": verdict.sharing.value,
     }
 
 
-def _vote(vote: Vote) -> JsonObject:
+def _to_vote_json(vote: Vote) -> JsonObject:
     return {
         "effect": vote.effect.name.lower(),
-        "tier": _TIERS[vote.tier],
+        "tier": _TIER_LABELS[vote.tier],
         "reason": vote.reason,
         "source": vote.origin.source,
         "line": vote.origin.line,
@@ -157,53 +164,53 @@ def _vote(vote: Vote) -> JsonObject:
     }
 
 
-def failure(failed: Failed) -> JsonObject:
-    test, by = failed.test, failed.by
+def to_failure_json(failed: RuleTestFailure) -> JsonObject:
+    test, by = failed.test, failed.deciding_vote
     return {
         "file": str(test.file),
         "line": test.line,
         "call": test.call,
         "expected": test.expect.name.lower(),
         "reason": failed.reason,
-        "by": None if by is None else _vote(by),
+        "by": None if by is None else _to_vote_json(by),
     }
 
 
-def readable(verdict: Verdict, line: str | None = None) -> str:
+def format_verdict(verdict: ExplainedDecision, allow_line: str | None = None) -> str:
     """The decision first, then every vote in the order in which tiers are heard."""
     decision = verdict.decision
-    lines = [wrapped(f"{decision.effect.name.lower()}: ", decision.by.reason)]
-    lines += [wrapped("  ", text) for text in _place(decision.by)]
+    lines = [wrap_text(f"{decision.effect.name.lower()}: ", decision.by.reason)]
+    lines += [wrap_text("  ", text) for text in _format_origin(decision.by)]
     how = "it changes nothing" if verdict.read_only else "it may change something"
-    lines.append(f"  {how}, and runs {_company(verdict)}")
+    lines.append(f"  {how}, and runs {_describe_sharing(verdict)}")
     lines += ["", "Votes, those that are heard first at the top:"]
-    for vote in _heard(decision):
-        lines.append(wrapped(f"  {vote.effect.name.lower():<6}", vote.reason))
-        lines += [wrapped(" " * 8, text) for text in _place(vote)]
-    if line is not None and decision.by.tier is Tier.UNDECIDED:
-        lines += ["", wrapped("To allow it: ", line)]
+    for vote in _sort_votes(decision):
+        lines.append(wrap_text(f"  {vote.effect.name.lower():<6}", vote.reason))
+        lines += [wrap_text(" " * 8, text) for text in _format_origin(vote)]
+    if allow_line is not None and decision.by.tier is Tier.UNDECIDED:
+        lines += ["", wrap_text("To allow it: ", allow_line)]
     return "\n".join(lines)
 
 
-def _company(verdict: Verdict) -> str:
+def _describe_sharing(verdict: ExplainedDecision) -> str:
     return "beside others" if verdict.sharing.value == "shared" else "alone"
 
 
-def _heard(decision: Decision) -> list[Vote]:
+def _sort_votes(decision: Decision) -> list[Vote]:
     return sorted(decision.votes, key=lambda vote: (vote.tier, -vote.effect))
 
 
-def _place(vote: Vote) -> list[str]:
+def _format_origin(vote: Vote) -> list[str]:
     origin = vote.origin
     place = origin.source if origin.line is None else f"{origin.source}:{origin.line}"
     return [place] if origin.rule is None else [origin.rule, place]
 
 
-def wrapped(label: str, text: str) -> str:
-    from mcp_dispatch.cli.trust import plain
+def wrap_text(label: str, text: str) -> str:
+    from mcp_dispatch.cli.trust import escape_non_ascii
 
     return textwrap.fill(
-        plain(text),
+        escape_non_ascii(text),
         WIDTH,
         initial_indent=label,
         subsequent_indent=" " * len(label),

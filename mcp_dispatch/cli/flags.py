@@ -10,11 +10,11 @@ import typer
 
 if TYPE_CHECKING:
     from mcp_dispatch.app.app import App
-    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.app.options import AppOptions
     from mcp_dispatch.fs.state_dir import StateDirectory
 
 
-class Mode(StrEnum):
+class PermissionModeChoice(StrEnum):
     """Permission modes as they are spelt on the command line."""
 
     DEFAULT = "default"
@@ -24,7 +24,7 @@ class Mode(StrEnum):
     BYPASS = "bypassPermissions"
 
 
-class Fallback(StrEnum):
+class AskFallbackChoice(StrEnum):
     DENY = "deny"
     CLIENT = "client"
 
@@ -83,8 +83,8 @@ StateDirFlag = Annotated[
     Path | None,
     typer.Option("--state-dir", metavar="DIR", help="Where journal, results and logs are kept."),
 ]
-ModeFlag = Annotated[
-    Mode | None,
+PermissionModeFlag = Annotated[
+    PermissionModeChoice | None,
     typer.Option(
         "--permission-mode",
         metavar="MODE",
@@ -100,8 +100,8 @@ ClaudeSettingsFlag = Annotated[
         "files, deny and ask rules, and the rest once trusted.",
     ),
 ]
-FallbackFlag = Annotated[
-    Fallback,
+AskFallbackFlag = Annotated[
+    AskFallbackChoice,
     typer.Option(
         "--ask-fallback",
         metavar="HOW",
@@ -110,33 +110,33 @@ FallbackFlag = Annotated[
     ),
 ]
 
-_Seen = TypeVar("_Seen")
-_WRONG = 2
+_ResultT = TypeVar("_ResultT")
+_EXIT_USAGE = 2
 
 
-def look(
-    options: "Options", state_dir: Path | None, work: Callable[["App"], Awaitable[_Seen]]
-) -> _Seen:
+def run_with_app(
+    options: "AppOptions", state_dir: Path | None, callback: Callable[["App"], Awaitable[_ResultT]]
+) -> _ResultT:
     """What `work` sees of the application. Exits with 2 where it cannot be started."""
     import anyio
 
     from mcp_dispatch.app.app import open_app
-    from mcp_dispatch.cli.serve import log_to
+    from mcp_dispatch.cli.serve import configure_logging
     from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.model.errors import StartError
 
-    async def started(state: "StateDirectory") -> _Seen:
+    async def run_app(state: "StateDirectory") -> _ResultT:
         async with open_app(options, state) as app:
-            return await work(app)
+            return await callback(app)
 
     try:
         state = StateDirectory.open(state_dir)
-        log_to(state.logs)
-        return anyio.run(started, state)
+        configure_logging(state.logs)
+        return anyio.run(run_app, state)
     except StartError as error:
-        wrong(str(error))
+        exit_with_usage_error(str(error))
 
 
-def wrong(problem: str) -> NoReturn:
+def exit_with_usage_error(problem: str) -> NoReturn:
     print(f"mcp-dispatch: {problem}", file=sys.stderr)
-    raise typer.Exit(_WRONG)
+    raise typer.Exit(_EXIT_USAGE)

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import anyio
 
-from mcp_dispatch.approval.form import elicitation
-from mcp_dispatch.model.approval import ONLY_ONCE, Approved, Declined, Question, Reply
+from mcp_dispatch.approval.form import build_elicitation
+from mcp_dispatch.model.approval import ONCE_ONLY, ApprovalReply, Approved, Declined, Question
 from mcp_dispatch.model.client import Client, NoClient
 from mcp_dispatch.model.json import JsonObject
 
-_LONGEST = 4096
+_MAX_ANSWER_BYTES = 4096
 
 
-class Person:
+class TerminalCaller:
     """Whoever runs the command. Nothing but a `y` is a yes."""
 
     async def progress(self, update: JsonObject) -> None:
@@ -25,18 +25,18 @@ class Person:
         """A server's own questions have nobody to go to."""
         return NoClient()
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> ApprovalReply:
         # This process ends with the call: a question could not stay open for `approvals`.
         if not _can_ask():
-            return Declined(_unanswerable(question))
-        _forget_what_was_typed()
-        form = elicitation(replace(question, offer=ONLY_ONCE))
+            return Declined(_explain_no_terminal(question))
+        _discard_typed_input()
+        form = build_elicitation(replace(question, offer=ONCE_ONLY))
         print(f"{form['message']}\n\nAllow this one call? [y/N] ", end="", file=sys.stderr)
         sys.stderr.flush()
-        yes = (await _line()).strip().lower() in ("y", "yes")
+        yes = (await _read_line()).strip().lower() in ("y", "yes")
         return Approved(by="terminal") if yes else Declined("the user refused")
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         return None
 
 
@@ -44,7 +44,7 @@ def _can_ask() -> bool:
     return sys.platform != "win32" and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _forget_what_was_typed() -> None:
+def _discard_typed_input() -> None:
     """Who typed before the question was there had not read it."""
     if sys.platform != "win32":
         import termios
@@ -52,12 +52,12 @@ def _forget_what_was_typed() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-async def _line() -> str:
+async def _read_line() -> str:
     await anyio.wait_readable(sys.stdin)
-    return os.read(sys.stdin.fileno(), _LONGEST).decode(errors="replace")
+    return os.read(sys.stdin.fileno(), _MAX_ANSWER_BYTES).decode(errors="replace")
 
 
-def _unanswerable(question: Question) -> str:
+def _explain_no_terminal(question: Question) -> str:
     why = "there is no terminal to ask on"
     if question.allow_line is None:
         return why

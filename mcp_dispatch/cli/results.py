@@ -12,7 +12,7 @@ from mcp_dispatch.cli.flags import SettingsFlag, StateDirFlag
 from mcp_dispatch.cli.trust import fail, refuse_to_models
 
 if TYPE_CHECKING:
-    from mcp_dispatch.results.retention import Pruned, Retention, Shelved
+    from mcp_dispatch.results.retention import PruneResult, ResultFile, Retention
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
@@ -26,20 +26,20 @@ app = typer.Typer(
 @app.command("list")
 def list_results(state_dir: StateDirFlag = None, as_json: JsonFlag = False) -> None:
     """List the kept results, the most recently used first."""
-    found = _shelved(_directory(state_dir))
+    found = _load_results(_open_directory(state_dir))
     if as_json:
-        print(json.dumps([_document(each) for each in found], indent=2))
+        print(json.dumps([_to_json(each) for each in found], indent=2))
         return
     if not found:
         print("No results are kept.")
         return
-    from mcp_dispatch.results.preview import human_size
+    from mcp_dispatch.results.preview import format_size
 
     print(f"{'id':<32}  {'size':>9}  {'last used':<16}  kind")
     for each in found:
-        size, kind = human_size(each.size), each.path.suffix.removeprefix(".")
-        print(f"{each.id:<32}  {size:>9}  {_when(each.used, ' '):<16}  {kind}")
-    print(f"{len(found)} results, {human_size(sum(each.size for each in found))}")
+        size, kind = format_size(each.size), each.path.suffix.removeprefix(".")
+        print(f"{each.id:<32}  {size:>9}  {_format_time(each.last_used, ' '):<16}  {kind}")
+    print(f"{len(found)} results, {format_size(sum(each.size for each in found))}")
 
 
 @app.command()
@@ -55,13 +55,13 @@ def show(
     refuse_to_models("results show")
     from mcp_dispatch.results.pages import is_text
 
-    found = _named(id, _shelved(_directory(state_dir)))
+    found = _find_result(id, _load_results(_open_directory(state_dir)))
     if as_json:
-        print(json.dumps(_document(found), indent=2))
+        print(json.dumps(_to_json(found), indent=2))
     elif raw:
-        _copy(found.path)
+        _copy_bytes(found.path)
     elif is_text(found.path):
-        _print(found.path)
+        _print_text(found.path)
     else:
         print(f"{found.path} is not text ({found.size} bytes); --raw gives its bytes.")
 
@@ -90,8 +90,8 @@ def prune(
     from mcp_dispatch.results.retention import Retention, remove_all
     from mcp_dispatch.results.retention import prune as prune_directory
 
-    directory = _directory(state_dir)
-    chosen = _retention(settings)
+    directory = _open_directory(state_dir)
+    chosen = _load_retention(settings)
     retention = Retention(
         chosen.days if older_than is None else older_than,
         chosen.total_bytes if max_bytes is None else max_bytes,
@@ -100,23 +100,25 @@ def prune(
         done = remove_all(directory) if every else prune_directory(directory, retention)
     except OSError as problem:
         fail(f"{directory}: {problem.strerror}")
-    _tell(done, as_json)
+    _print_pruned(done, as_json)
 
 
-def _tell(done: "Pruned", as_json: bool) -> None:
-    from mcp_dispatch.results.preview import human_size
+def _print_pruned(pruned: "PruneResult", as_json: bool) -> None:
+    from mcp_dispatch.results.preview import format_size
 
     if as_json:
-        lists = {"removed": done.removed, "in_use": done.in_use}
-        told = {name: [_document(each) for each in some] for name, some in lists.items()}
+        lists = {"removed": pruned.removed, "in_use": pruned.in_use}
+        told = {name: [_to_json(each) for each in some] for name, some in lists.items()}
         print(json.dumps(told, indent=2))
         return
-    print(f"Removed {len(done.removed)}, {human_size(sum(each.size for each in done.removed))}.")
-    if done.in_use:
-        print(f"Left {len(done.in_use)} that are being read.")
+    print(
+        f"Removed {len(pruned.removed)}, {format_size(sum(each.size for each in pruned.removed))}."
+    )
+    if pruned.in_use:
+        print(f"Left {len(pruned.in_use)} that are being read.")
 
 
-def _directory(state_dir: Path | None) -> Path:
+def _open_directory(state_dir: Path | None) -> Path:
     from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.model.errors import StartError
 
@@ -126,16 +128,16 @@ def _directory(state_dir: Path | None) -> Path:
         fail(str(problem))
 
 
-def _shelved(directory: Path) -> "list[Shelved]":
-    from mcp_dispatch.results.retention import shelved
+def _load_results(directory: Path) -> "list[ResultFile]":
+    from mcp_dispatch.results.retention import list_result_files
 
     try:
-        return shelved(directory)
+        return list_result_files(directory)
     except OSError as problem:
         fail(f"{directory}: {problem.strerror}")
 
 
-def _named(id: str, results: "list[Shelved]") -> "Shelved":
+def _find_result(id: str, results: "list[ResultFile]") -> "ResultFile":
     wanted = id.removeprefix("dispatch://results/")
     found = [each for each in results if wanted and each.id.startswith(wanted)]
     if not found:
@@ -145,45 +147,45 @@ def _named(id: str, results: "list[Shelved]") -> "Shelved":
     return found[0]
 
 
-def _retention(settings: list[Path] | None) -> "Retention":
+def _load_retention(settings: list[Path] | None) -> "Retention":
     from mcp_dispatch.model.errors import ConfigError
     from mcp_dispatch.results.retention import Retention
-    from mcp_dispatch.settings.layers import sources_from
-    from mcp_dispatch.settings.settings import SettingsFiles
+    from mcp_dispatch.settings.layers import build_sources
+    from mcp_dispatch.settings.settings import SettingsReader
 
     try:
-        read = SettingsFiles(sources_from(os.environ, settings or ())).read(None)
+        read = SettingsReader(build_sources(os.environ, settings or ())).read(None)
     except ConfigError as problem:
         fail(str(problem))
     chosen = read.dispatch.results
     return Retention(chosen.retention_days, chosen.max_total_bytes)
 
 
-def _document(each: "Shelved") -> dict[str, str | int]:
+def _to_json(result: "ResultFile") -> dict[str, str | int]:
     return {
-        "id": each.id,
-        "path": str(each.path),
-        "bytes": each.size,
-        "used": _when(each.used, "T"),
+        "id": result.id,
+        "path": str(result.path),
+        "bytes": result.size,
+        "used": _format_time(result.last_used, "T"),
     }
 
 
-def _when(used: float, between: str) -> str:
+def _format_time(used: float, separator: str) -> str:
     from datetime import datetime
 
-    return datetime.fromtimestamp(used).isoformat(between, timespec="minutes")
+    return datetime.fromtimestamp(used).isoformat(separator, timespec="minutes")
 
 
-def _print(path: Path) -> None:
-    from mcp_dispatch.model.text import visible
+def _print_text(path: Path) -> None:
+    from mcp_dispatch.model.text import escape_control_characters
 
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         while text := file.read(1 << 16):
-            print("\t".join(map(visible, text.split("\t"))), end="")
+            print("\t".join(map(escape_control_characters, text.split("\t"))), end="")
     print()
 
 
-def _copy(path: Path) -> None:
+def _copy_bytes(path: Path) -> None:
     import shutil
 
     with path.open("rb") as file:

@@ -5,6 +5,6 @@ import json
 
 def schema() -> None:
     """Print the JSON schema of a settings file, for your editor."""
-    from mcp_dispatch.settings.models import settings_json_schema
+    from mcp_dispatch.settings.models import build_settings_json_schema
 
-    print(json.dumps(settings_json_schema(), indent=2))
+    print(json.dumps(build_settings_json_schema(), indent=2))

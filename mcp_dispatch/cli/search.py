@@ -15,10 +15,10 @@ from mcp_dispatch.cli.flags import (
 
 if TYPE_CHECKING:
     from mcp_dispatch.model.json import JsonObject
-    from mcp_dispatch.registry.listing import Search
+    from mcp_dispatch.registry.listing import ToolRanking
 
-_NOTHING = 1
-_LONGEST = 300
+_EXIT_NOTHING_FOUND = 1
+_MAX_DESCRIPTION_CHARS = 300
 
 
 def search(
@@ -43,21 +43,23 @@ def search(
     Takes the flags of `serve` and starts the servers that it would start. Exits with 1 where
     nothing was found.
     """
-    from mcp_dispatch.app.options import Options
-    from mcp_dispatch.cli.flags import look
+    from mcp_dispatch.app.options import AppOptions
+    from mcp_dispatch.cli.flags import run_with_app
 
-    options = Options(
+    options = AppOptions(
         workspace=workspace,
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
         claude_settings=claude_settings,
     )
-    found = look(options, state_dir, lambda app: app.offering.search(" ".join(query), max_results))
-    print(json.dumps(_object(found), indent=2) if as_json else _readable(found))
-    raise typer.Exit(0 if found.ranked else _NOTHING)
+    found = run_with_app(
+        options, state_dir, lambda app: app.tool_listing.search(" ".join(query), max_results)
+    )
+    print(json.dumps(_to_json(found), indent=2) if as_json else _format_results(found))
+    raise typer.Exit(0 if found.ranked else _EXIT_NOTHING_FOUND)
 
 
-def _object(found: "Search") -> "JsonObject":
+def _to_json(found: "ToolRanking") -> "JsonObject":
     return {
         "query": found.query,
         "tools": [
@@ -73,24 +75,24 @@ def _object(found: "Search") -> "JsonObject":
         ],
         "total": found.total,
         "connecting": list(found.connecting),
-        "failed": [down.server for down in found.down],
+        "failed": [down.server for down in found.unavailable],
         "remarks": list(found.remarks),
     }
 
 
-def _readable(found: "Search") -> str:
-    from mcp_dispatch.cli.explanation import wrapped
+def _format_results(found: "ToolRanking") -> str:
+    from mcp_dispatch.cli.explanation import wrap_text
 
     lines: list[str] = []
     for place, each in enumerate(found.ranked, 1):
         state = "deferred" if each.deferred else "listed"
         description = str(each.tool.definition.get("description", "")).strip().split("\n")[0]
-        lines.append(wrapped(f"{place:>2}. ", f"{each.tool.name} ({state}) {each.hit.score:.1f}"))
-        lines += [wrapped("    ", description[:_LONGEST])] if description else []
-        lines += [wrapped("    - ", reason) for reason in each.hit.reasons] + [""]
-    lines += [wrapped("", remark) for remark in found.remarks]
+        lines.append(wrap_text(f"{place:>2}. ", f"{each.tool.name} ({state}) {each.hit.score:.1f}"))
+        lines += [wrap_text("    ", description[:_MAX_DESCRIPTION_CHARS])] if description else []
+        lines += [wrap_text("    - ", reason) for reason in each.hit.reasons] + [""]
+    lines += [wrap_text("", remark) for remark in found.remarks]
     lines.append(f"{found.total} tools were searched.")
     if found.connecting:
-        lines.append(wrapped("Still connecting: ", ", ".join(found.connecting)))
-    lines += [wrapped("Down: ", f"{down.server} {down.problem}") for down in found.down]
+        lines.append(wrap_text("Still connecting: ", ", ".join(found.connecting)))
+    lines += [wrap_text("Down: ", f"{down.server} {down.problem}") for down in found.unavailable]
     return "\n".join(lines)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from mcp_dispatch.cli.flags import (
+    AskFallbackChoice,
+    AskFallbackFlag,
     ClaudeSettingsFlag,
-    Fallback,
-    FallbackFlag,
     HttpFlag,
     McpConfigFlag,
-    ModeFlag,
     NoAuthFlag,
+    PermissionModeFlag,
     SettingsFlag,
     StateDirFlag,
     TokenFileFlag,
@@ -27,12 +27,12 @@ from mcp_dispatch.cli.flags import (
 
 if TYPE_CHECKING:
     from mcp_dispatch.app.app import App
-    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.app.options import AppOptions
     from mcp_dispatch.fs.state_dir import StateDirectory
-    from mcp_dispatch.server import Face
+    from mcp_dispatch.server import McpServer
 
-LOG_BYTES = 5_000_000
-STOPPED_BY_SIGNAL = 128
+MAX_LOG_BYTES = 5_000_000
+EXIT_SIGNAL_BASE = 128
 
 
 def serve(
@@ -40,9 +40,9 @@ def serve(
     settings: SettingsFlag = None,
     mcp_config: McpConfigFlag = None,
     state_dir: StateDirFlag = None,
-    permission_mode: ModeFlag = None,
+    permission_mode: PermissionModeFlag = None,
     claude_settings: ClaudeSettingsFlag = False,
-    ask_fallback: FallbackFlag = Fallback.DENY,
+    ask_fallback: AskFallbackFlag = AskFallbackChoice.DENY,
     http: HttpFlag = None,
     token_file: TokenFileFlag = None,
     no_auth: NoAuthFlag = False,
@@ -53,15 +53,20 @@ def serve(
     """
     import anyio
 
-    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.app.options import AppOptions
     from mcp_dispatch.approval.approver import AskFallback
-    from mcp_dispatch.cli.serve_http import HttpFlags, open_entrance, serve_http, take_variable
+    from mcp_dispatch.cli.serve_http import (
+        HttpFlags,
+        open_endpoint,
+        serve_http,
+        take_token_variable,
+    )
     from mcp_dispatch.fs.state_dir import StateDirectory
     from mcp_dispatch.model.errors import StartError
     from mcp_dispatch.settings.models import PermissionMode
 
-    flags = HttpFlags(http, token_file, no_auth, take_variable())
-    options = Options(
+    flags = HttpFlags(http, token_file, no_auth, take_token_variable())
+    options = AppOptions(
         workspace=workspace,
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
@@ -74,10 +79,10 @@ def serve(
     log: Path | None = None
     try:
         state = StateDirectory.open(state_dir)
-        log = log_to(state.logs)
-        entrance = open_entrance(flags, state.path)
+        log = configure_logging(state.logs)
+        entrance = open_endpoint(flags, state.path)
         if entrance is None:
-            code = anyio.run(_serve, options, state)
+            code = anyio.run(_serve_stdio, options, state)
         else:
             code = anyio.run(serve_http, options, state, entrance)
     except StartError as error:
@@ -87,10 +92,10 @@ def serve(
     raise typer.Exit(code)
 
 
-def log_to(directory: Path) -> Path:
+def configure_logging(directory: Path) -> Path:
     """Everything goes to a file of this process; what a person should see also to stderr."""
     path = directory / f"server-{os.getpid()}.log"
-    file = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    file = RotatingFileHandler(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     shown = logging.StreamHandler()
     shown.setLevel(logging.WARNING)
@@ -101,30 +106,30 @@ def log_to(directory: Path) -> Path:
     return path
 
 
-async def _serve(options: "Options", state: "StateDirectory") -> int:
+async def _serve_stdio(options: "AppOptions", state: "StateDirectory") -> int:
     import anyio
 
     from mcp_dispatch.app.app import open_app
-    from mcp_dispatch.server import Backstage, Face, KeptResults
+    from mcp_dispatch.server import Backend, McpServer, StoredResultResources
     from mcp_dispatch.wire import sdk
-    from mcp_dispatch.wire.stdio_server import stdio_streams
+    from mcp_dispatch.wire.stdio_server import open_stdio
 
     stopped: list[int] = []
 
-    async with open_app(options, state) as app, stdio_streams() as stdio:
-        face = Face(
-            Backstage(
+    async with open_app(options, state) as app, open_stdio() as stdio:
+        face = McpServer(
+            Backend(
                 dispatcher=app.dispatcher,
-                scope_of=lambda _: app.scope,
-                definitions=app.definitions,
-                input_schema=app.input_schema,
-                expect=app.expect,
+                find_scope=lambda _: app.scope,
+                list_definitions=app.list_definitions,
+                find_input_schema=app.find_input_schema,
+                wait_for_tool=app.wait_for_tool,
                 use_roots=app.use_roots if app.wants_roots else None,
-                room=stdio.outflow.room,
+                wait_for_capacity=stdio.write_queue.wait_for_capacity,
                 ask_timeout=app.ask_timeout,
-                local_resources=KeptResults(app.results.directory),
-                instructions=app.offering.instructions,
-                offered=app.offered,
+                local_resources=StoredResultResources(app.results.directory),
+                build_instructions=app.tool_listing.build_instructions,
+                aggregator=app.resource_aggregator,
             )
         )
         async with anyio.create_task_group() as tasks:
@@ -133,14 +138,14 @@ async def _serve(options: "Options", state: "StateDirectory") -> int:
                 stopped.append(number)
                 tasks.cancel_scope.cancel()
 
-            tasks.start_soon(on_signal, stop)
+            tasks.start_soon(watch_signals, stop)
             tasks.start_soon(announce_changes, app, face)
             await sdk.serve(face.server, stdio.reader, stdio.writer)
             tasks.cancel_scope.cancel()
-    return STOPPED_BY_SIGNAL + stopped[0] if stopped else 0
+    return EXIT_SIGNAL_BASE + stopped[0] if stopped else 0
 
 
-async def on_signal(stop: Callable[[int], None]) -> None:
+async def watch_signals(stop: Callable[[int], None]) -> None:
     """Until cancelled, `stop` is called for every signal that asks the server to end."""
     import anyio
 
@@ -153,22 +158,22 @@ async def on_signal(stop: Callable[[int], None]) -> None:
             stop(number)
 
 
-async def announce_changes(app: "App", face: "Face") -> None:
+async def announce_changes(app: "App", server: "McpServer") -> None:
     """Many changes in one moment are one notice."""
     import anyio
 
     changes: set[str] = set()
     stirred = anyio.Event()
 
-    def changed(what: str) -> None:
-        changes.add(what)
+    def record_change(kind: str) -> None:
+        changes.add(kind)
         stirred.set()
 
-    app.on_tools_changed = lambda: changed("tools")
-    app.on_offers_changed(changed)
-    app.on_notice(face.pass_on)
+    app.on_tools_changed = lambda: record_change("tools")
+    app.on_offers_changed(record_change)
+    app.on_notice(server.relay_notification)
     while True:
         await stirred.wait()
         stirred = anyio.Event()
         while changes:
-            await face.list_changed(changes.pop())
+            await server.notify_list_changed(changes.pop())

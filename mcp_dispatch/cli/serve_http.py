@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_dispatch.cli.serve import STOPPED_BY_SIGNAL, announce_changes, on_signal
+from mcp_dispatch.cli.serve import EXIT_SIGNAL_BASE, announce_changes, watch_signals
 from mcp_dispatch.model.errors import StartError
-from mcp_dispatch.server.http.bind import Address, Bound, bind
-from mcp_dispatch.server.http.token import VARIABLE, Token, find_token
+from mcp_dispatch.server.http.bind import BoundSocket, ListenAddress, bind
+from mcp_dispatch.server.http.token import TOKEN_VARIABLE, BearerToken, find_token
 
 if TYPE_CHECKING:
     from mcp_dispatch.app.app import App
-    from mcp_dispatch.app.options import Options
+    from mcp_dispatch.app.options import AppOptions
     from mcp_dispatch.fs.state_dir import StateDirectory
-    from mcp_dispatch.server import Face
-    from mcp_dispatch.server.http.auth import Door
-    from mcp_dispatch.server.http.backpressure import Traffic
+    from mcp_dispatch.server import McpServer
+    from mcp_dispatch.server.http.auth import Authenticator
+    from mcp_dispatch.server.http.backpressure import Backpressure
 
 logger = logging.getLogger(__name__)
 
@@ -31,32 +31,32 @@ class HttpFlags:
     http: str | None
     token_file: Path | None
     no_auth: bool
-    variable: str | None
+    token_variable: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class HttpEndpoint:
     """A bound address; without a token everybody on this machine may come in."""
 
-    bound: Bound
-    token: Token | None
+    bound: BoundSocket
+    token: BearerToken | None
 
 
-def take_variable() -> str | None:
+def take_token_variable() -> str | None:
     """The token from the environment, which no command of ours gets to see."""
-    return os.environ.pop(VARIABLE, None)
+    return os.environ.pop(TOKEN_VARIABLE, None)
 
 
-def open_entrance(flags: HttpFlags, state: Path) -> Entrance | None:
+def open_endpoint(flags: HttpFlags, state_dir: Path) -> HttpEndpoint | None:
     """None where HTTP was not asked for. Raises `StartError`."""
     if flags.http is None:
         _refuse_without_http(flags)
         return None
     if flags.no_auth and flags.token_file is not None:
         raise StartError("--no-auth and --token-file contradict each other; leave one out")
-    address = Address.parse(flags.http)
-    environ = {} if flags.variable is None else {VARIABLE: flags.variable}
-    token = None if flags.no_auth else find_token(flags.token_file, environ, state)
+    address = ListenAddress.parse(flags.http)
+    environ = {} if flags.token_variable is None else {TOKEN_VARIABLE: flags.token_variable}
+    token = None if flags.no_auth else find_token(flags.token_file, environ, state_dir)
     bound = bind(address)
     if token is None and not bound.is_loopback:
         bound.socket.close()
@@ -64,7 +64,7 @@ def open_entrance(flags: HttpFlags, state: Path) -> Entrance | None:
             f"--no-auth is for loopback addresses only, and {address} can be reached from "
             "elsewhere; leave the flag out and give clients the token"
         )
-    return Entrance(bound, token)
+    return HttpEndpoint(bound, token)
 
 
 def _refuse_without_http(flags: HttpFlags) -> None:
@@ -73,15 +73,15 @@ def _refuse_without_http(flags: HttpFlags) -> None:
             raise StartError(f"{flag} has a meaning only with --http HOST:PORT")
 
 
-async def serve_http(options: "Options", state: "StateDirectory", entrance: Entrance) -> int:
+async def serve_http(options: "AppOptions", state: "StateDirectory", endpoint: HttpEndpoint) -> int:
     import anyio
 
     from mcp_dispatch.app.app import open_app
-    from mcp_dispatch.server.http.backpressure import Traffic
+    from mcp_dispatch.server.http.backpressure import Backpressure
     from mcp_dispatch.server.http.serve import serve
 
     stopped: list[int] = []
-    stopping, traffic = anyio.Event(), Traffic()
+    stopping, traffic = anyio.Event(), Backpressure()
     async with open_app(options, state) as app, anyio.create_task_group() as tasks:
 
         def stop(number: int) -> None:
@@ -90,64 +90,68 @@ async def serve_http(options: "Options", state: "StateDirectory", entrance: Entr
             stopped.append(number)
             stopping.set()
 
-        face, door = _face(app, traffic), _door(app, entrance)
-        tasks.start_soon(on_signal, stop)
+        face, door = _build_server(app, traffic), _build_authenticator(app, endpoint)
+        tasks.start_soon(watch_signals, stop)
         tasks.start_soon(announce_changes, app, face)
-        _announce(entrance)
-        await serve(face.server, entrance.bound, door, app.http, traffic, stopping)
+        _print_address(endpoint)
+        await serve(face.server, endpoint.bound, door, app.http, traffic, stopping)
         tasks.cancel_scope.cancel()
-    return STOPPED_BY_SIGNAL + stopped[0] if stopped else 0
+    return EXIT_SIGNAL_BASE + stopped[0] if stopped else 0
 
 
-def _face(app: "App", traffic: "Traffic") -> "Face":
-    from mcp_dispatch.server import Backstage, Face, KeptResults
-    from mcp_dispatch.server.http.scopes import Scopes
+def _build_server(app: "App", traffic: "Backpressure") -> "McpServer":
+    from mcp_dispatch.server import Backend, McpServer, StoredResultResources
+    from mcp_dispatch.server.http.scopes import HttpScopes
 
-    return Face(
-        Backstage(
+    return McpServer(
+        Backend(
             dispatcher=app.dispatcher,
-            scope_of=Scopes(app.open_scope, app.end_scope).of,
-            definitions=app.definitions,
-            input_schema=app.input_schema,
-            expect=app.expect,
+            find_scope=HttpScopes(app.open_scope, app.end_scope).find_scope,
+            list_definitions=app.list_definitions,
+            find_input_schema=app.find_input_schema,
+            wait_for_tool=app.wait_for_tool,
             # Several clients share this server; the roots of one are none of the others'.
             use_roots=None,
-            room=traffic.room,
+            wait_for_capacity=traffic.wait_for_capacity,
             ask_timeout=app.ask_timeout,
-            local_resources=KeptResults(app.results.directory),
-            instructions=app.offering.instructions,
-            offered=app.offered,
+            local_resources=StoredResultResources(app.results.directory),
+            build_instructions=app.tool_listing.build_instructions,
+            aggregator=app.resource_aggregator,
         )
     )
 
 
-def _door(app: "App", entrance: Entrance) -> "Door":
-    from mcp_dispatch.server.http.auth import Door
-    from mcp_dispatch.server.http.host_policy import Names, problems
+def _build_authenticator(app: "App", endpoint: HttpEndpoint) -> "Authenticator":
+    from mcp_dispatch.server.http.auth import Authenticator
+    from mcp_dispatch.server.http.host_policy import HostPolicy, find_setting_problems
 
     http = app.http
-    for problem in problems(http.allowed_hosts, http.allowed_origins):
+    for problem in find_setting_problems(http.allowed_hosts, http.allowed_origins):
         logger.warning("%s; it has no effect", problem)
-    names = Names.of(entrance.bound.named, http.allowed_hosts, http.allowed_origins)
-    return Door(names, entrance.token)
+    names = HostPolicy.from_settings(
+        endpoint.bound.requested_host, http.allowed_hosts, http.allowed_origins
+    )
+    return Authenticator(names, endpoint.token)
 
 
-def _announce(entrance: Entrance) -> None:
-    _say(f"serving MCP at {entrance.bound.url}")
-    token = entrance.token
+def _print_address(endpoint: HttpEndpoint) -> None:
+    _print_notice(f"serving MCP at {endpoint.bound.url}")
+    token = endpoint.token
     if token is None:
-        _say("no token is needed (--no-auth): every program on this machine may call these tools")
+        _print_notice(
+            "no token is needed (--no-auth): every program on this machine may call these tools"
+        )
     elif token.file is None:
-        _say(f"clients need the token that is in {VARIABLE}")
+        _print_notice(f"clients need the token that is in {TOKEN_VARIABLE}")
     else:
         shown = shlex.quote(str(token.file))
-        _say(f"clients need the token in {token.file}; show it with: cat {shown}")
-    if not entrance.bound.is_loopback:
-        _say(
+        _print_notice(f"clients need the token in {token.file}; show it with: cat {shown}")
+    if not endpoint.bound.is_loopback:
+        _print_notice(
             "warning: the traffic is not encrypted, and whoever reads it learns the token; "
             "use it behind a TLS proxy or through an SSH tunnel"
         )
 
 
-def _say(text: str) -> None:
+def _print_notice(text: str) -> None:
     print(f"mcp-dispatch: {text}", file=sys.stderr, flush=True)

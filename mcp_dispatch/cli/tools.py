@@ -16,9 +16,9 @@ from mcp_dispatch.cli.flags import (
 if TYPE_CHECKING:
     from mcp_dispatch.app.app import App
     from mcp_dispatch.model.json import JsonObject
-    from mcp_dispatch.registry.inventory import Overview, Source
+    from mcp_dispatch.registry.inventory import ToolInventory, ToolSource
 
-_OWN = "(built in)"
+_BUILT_IN_LABEL = "(built in)"
 
 
 def tools(
@@ -41,31 +41,31 @@ def tools(
     Takes the flags of `serve` and starts the servers that it would start, for at most ten seconds;
     lazy ones, and all with --offline, are shown as they were last known. Tokens are estimated.
     """
-    from mcp_dispatch.app.options import Options
-    from mcp_dispatch.cli.flags import look
+    from mcp_dispatch.app.options import AppOptions
+    from mcp_dispatch.cli.flags import run_with_app
 
-    options = Options(
+    options = AppOptions(
         workspace=workspace,
         settings=tuple(settings or ()),
         mcp_config=tuple(mcp_config or ()),
         claude_settings=claude_settings,
         offline=offline,
     )
-    seen = look(options, state_dir, _overview)
+    seen = run_with_app(options, state_dir, _load_overview)
     if as_json:
-        print(json.dumps(_object(seen), indent=2))
+        print(json.dumps(_to_json(seen), indent=2))
     elif server is None:
-        print(_by_server(seen))
+        print(_format_by_server(seen))
     else:
-        print(_one(seen, server))
+        print(_format_server(seen, server))
 
 
-async def _overview(app: "App") -> "Overview":
-    await app.connected()
-    return app.overview()
+async def _load_overview(app: "App") -> "ToolInventory":
+    await app.wait_until_connected()
+    return app.build_overview()
 
 
-def _object(seen: "Overview") -> "JsonObject":
+def _to_json(overview: "ToolInventory") -> "JsonObject":
     return {
         "servers": [
             {
@@ -87,39 +87,39 @@ def _object(seen: "Overview") -> "JsonObject":
                     for tool in source.tools
                 ],
             }
-            for source in seen.sources
+            for source in overview.sources
         ],
-        "listed_tokens": seen.listed,
-        "all_tokens": seen.everything,
-        "saved": round(seen.saved, 3),
+        "listed_tokens": overview.listed_tokens,
+        "all_tokens": overview.total_tokens,
+        "saved": round(overview.saved_share, 3),
     }
 
 
-def _by_server(seen: "Overview") -> str:
-    from mcp_dispatch.cli.explanation import wrapped
+def _format_by_server(overview: "ToolInventory") -> str:
+    from mcp_dispatch.cli.explanation import wrap_text
 
     lines = [
         f"{'server':<26} {'state':<11} {'tools':>6} {'loaded':>7} {'deferred':>9} {'tokens':>8}"
     ]
-    for source in seen.sources:
-        lines.append(_line(source))
-        lines += [wrapped("    ", text) for text in _notes(source)]
-    lines += ["", wrapped("", _total(seen))]
+    for source in overview.sources:
+        lines.append(_format_source(source))
+        lines += [wrap_text("    ", text) for text in _list_notes(source)]
+    lines += ["", wrap_text("", _format_total(overview))]
     return "\n".join(lines)
 
 
-def _line(source: "Source") -> str:
+def _format_source(source: "ToolSource") -> str:
     from mcp_dispatch.registry.inventory import ToolState
 
     loaded = source.count(ToolState.LOADED)
     deferred = source.count(ToolState.DEFERRED, ToolState.ACTIVATED)
     return (
-        f"{(source.server or _OWN)[:26]:<26} {source.state:<11} {len(source.tools):>6} "
+        f"{(source.server or _BUILT_IN_LABEL)[:26]:<26} {source.state:<11} {len(source.tools):>6} "
         f"{loaded:>7} {deferred:>9} {source.tokens:>8,}"
     )
 
 
-def _notes(source: "Source") -> list[str]:
+def _list_notes(source: "ToolSource") -> list[str]:
     from mcp_dispatch.registry.inventory import ToolState
 
     rare = (ToolState.ACTIVATED, ToolState.SHADOWED, ToolState.HIDDEN)
@@ -129,30 +129,30 @@ def _notes(source: "Source") -> list[str]:
     return [*([", ".join(notes)] if notes else []), *problem, *source.notes]
 
 
-def _total(seen: "Overview") -> str:
-    if seen.listed == seen.everything:
-        return f"The list takes {seen.listed:,} tokens; nothing is deferred."
+def _format_total(overview: "ToolInventory") -> str:
+    if overview.listed_tokens == overview.total_tokens:
+        return f"The list takes {overview.listed_tokens:,} tokens; nothing is deferred."
     return (
-        f"The list takes {seen.listed:,} tokens instead of {seen.everything:,}: "
-        f"{seen.saved:.1%} saved."
+        f"The list takes {overview.listed_tokens:,} tokens instead of {overview.total_tokens:,}: "
+        f"{overview.saved_share:.1%} saved."
     )
 
 
-def _one(seen: "Overview", name: str) -> str:
-    from mcp_dispatch.cli.explanation import wrapped
-    from mcp_dispatch.cli.flags import wrong
+def _format_server(overview: "ToolInventory", name: str) -> str:
+    from mcp_dispatch.cli.explanation import wrap_text
+    from mcp_dispatch.cli.flags import exit_with_usage_error
 
-    found = [source for source in seen.sources if (source.server or _OWN) == name]
+    found = [source for source in overview.sources if (source.server or _BUILT_IN_LABEL) == name]
     if not found:
-        known = ", ".join(source.server or _OWN for source in seen.sources)
-        wrong(f"no server is named {name!r}; there are: {known}")
+        known = ", ".join(source.server or _BUILT_IN_LABEL for source in overview.sources)
+        exit_with_usage_error(f"no server is named {name!r}; there are: {known}")
     source = found[0]
     each = (
-        wrapped(
+        wrap_text(
             f"{t.tokens:>7,}  {t.state.value:<10} {t.sharing:<10} ", f"{t.name} ({t.rule_name})"
         )
         for t in source.tools
     )
     places = [f"log: {source.log}"] if source.log else []
-    notes = (wrapped("    ", text) for text in [*_notes(source), *places])
-    return "\n".join([_line(source), *notes, "", *each])
+    notes = (wrap_text("    ", text) for text in [*_list_notes(source), *places])
+    return "\n".join([_format_source(source), *notes, "", *each])

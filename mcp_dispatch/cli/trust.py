@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from mcp_dispatch.settings.trust import Standing
-    from mcp_dispatch.settings.trust_survey import Entry, Survey
+    from mcp_dispatch.settings.trust import TrustStatus
+    from mcp_dispatch.settings.trust_survey import TrustEntry, TrustSurvey
 
 
 WIDTH = 78
@@ -39,28 +39,33 @@ def trust(
     Until then its deny and ask rules hold, and nothing else of them. What is added later is off
     until you have run this again.
     """
-    from mcp_dispatch.settings.layers import own_file, sources_from
-    from mcp_dispatch.settings.settings import survey_layers, workspace_layers
-    from mcp_dispatch.settings.trust import confirmed, read_record, standing, write_record
+    from mcp_dispatch.settings.layers import build_sources, locate_own_file
+    from mcp_dispatch.settings.settings import inspect_layers, list_workspace_layers
+    from mcp_dispatch.settings.trust import (
+        build_confirmed_record,
+        evaluate_trust,
+        read_record,
+        write_record,
+    )
 
     refuse_to_models("trust")
-    root = real_directory(directory)
-    sources = sources_from(os.environ, claude=claude_settings)
-    layers = workspace_layers(sources, root)
+    root = resolve_directory(directory)
+    sources = build_sources(os.environ, include_claude=claude_settings)
+    layers = list_workspace_layers(sources, root)
     files = [layer.path for layer in layers]
-    found, problems = survey_layers(layers)
+    found, problems = inspect_layers(layers)
     before, broken = read_record(sources.config_dir, root)
-    stand = standing(before, found, files)
-    print(f"Workspace {plain(str(root))}")
-    _warn([*problems, *broken])
-    _show(root, found, stand, own_file(sources.config_dir, root))
-    if not _needs_a_person(stand, first=before is None):
+    stand = evaluate_trust(before, found, files)
+    print(f"Workspace {escape_non_ascii(str(root))}")
+    _print_problems([*problems, *broken])
+    _print_survey(root, found, stand, locate_own_file(sources.config_dir, root))
+    if not _needs_confirmation(stand, first=before is None):
         raise typer.Exit
     if not yes:
-        _ask()
+        _confirm()
     # Exactly what was shown, whatever the files say by now.
     try:
-        write_record(sources.config_dir, confirmed(before, root, found, files))
+        write_record(sources.config_dir, build_confirmed_record(before, root, found, files))
     except OSError as error:
         fail(f"cannot write to {sources.config_dir}: {error.strerror}")
     print("\nTrusted. A server that is running takes it over within seconds.")
@@ -68,13 +73,13 @@ def trust(
 
 def refuse_to_models(command: str) -> None:
     """Whatever the server has started carries its mark: a model must not approve itself."""
-    from mcp_dispatch.processes.kill_tree import MARKER
+    from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
 
-    if MARKER in os.environ:
+    if MARKER_VARIABLE in os.environ:
         fail(f"`{command}` is for a person, and this is a process that mcp-dispatch started")
 
 
-def real_directory(directory: Path) -> Path:
+def resolve_directory(directory: Path) -> Path:
     try:
         root = directory.expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -90,20 +95,20 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def plain(text: str) -> str:
+def escape_non_ascii(text: str) -> str:
     """Without characters that could hide or rearrange what is shown."""
     return json.dumps(text)[1:-1].replace('\\"', '"')
 
 
-def shown(entry: "Entry", root: Path) -> str:
+def format_entry(entry: "TrustEntry", root: Path) -> str:
     """One entry, whole: what is cut off could be what matters."""
     file = entry.file.relative_to(root) if entry.file.is_relative_to(root) else entry.file
     line = f":{entry.line}" if entry.line else ""
     value = json.dumps(entry.value)
-    return f"{plain(str(file))}{line}  {plain(entry.key)}  {value}"
+    return f"{escape_non_ascii(str(file))}{line}  {escape_non_ascii(entry.key)}  {value}"
 
 
-def _show(root: Path, found: "Survey", stand: "Standing", own: Path) -> None:
+def _print_survey(root: Path, survey: "TrustSurvey", status: "TrustStatus", own_file: Path) -> None:
     from mcp_dispatch.settings.trust import Trust
 
     headings = {
@@ -113,51 +118,56 @@ def _show(root: Path, found: "Survey", stand: "Standing", own: Path) -> None:
         Trust.CHANGED: "asks for this since you trusted it; it is off:",
         Trust.LOOSENED: "asks for this; all of it is off, because guards are gone:",
     }
-    _list(headings[stand.trust], [shown(entry, root) for entry in stand.withheld])
-    kept = [shown(entry, root) for entry in found.grants if entry in stand.granted]
-    _list("has this, as you confirmed:", kept)
-    _list("no longer asks for:", [shown(entry, root) for entry in stand.gone])
-    _list("no longer has these guards:", [shown(entry, root) for entry in stand.missing_guards])
-    _list(
-        "cannot have this, trusted or not:",
-        [f"{shown(each.entry, root)}\n{each.reason}" for each in found.refused],
+    _print_list(headings[status.trust], [format_entry(entry, root) for entry in status.withheld])
+    kept = [format_entry(entry, root) for entry in survey.grants if entry in status.granted]
+    _print_list("has this, as you confirmed:", kept)
+    _print_list(
+        "no longer asks for:", [format_entry(entry, root) for entry in status.removed_grants]
     )
-    if found.refused:
-        print(f"  Your own settings for this workspace:\n    {plain(str(own))}")
-    if stand.trust is Trust.NOT_NEEDED:
+    _print_list(
+        "no longer has these guards:",
+        [format_entry(entry, root) for entry in status.missing_guards],
+    )
+    _print_list(
+        "cannot have this, trusted or not:",
+        [f"{format_entry(each.entry, root)}\n{each.reason}" for each in survey.refused],
+    )
+    if survey.refused:
+        print(f"  Your own settings for this workspace:\n    {escape_non_ascii(str(own_file))}")
+    if status.trust is Trust.NOT_NEEDED:
         print("\nIt asks for nothing that needs trust. Its deny and ask rules hold anyway.")
 
 
-def _list(heading: str, entries: Sequence[str]) -> None:
+def _print_list(heading: str, entries: Sequence[str]) -> None:
     if not entries:
         return
     print(f"\n  {heading}")
     for entry in entries:
         first, *more = entry.split("\n")
-        print(_wrapped(first, "    "))
+        print(_wrap(first, "    "))
         for line in more:
-            print(_wrapped(line, "        "))
+            print(_wrap(line, "        "))
 
 
-def _warn(problems: Iterable[object]) -> None:
+def _print_problems(problems: Iterable[object]) -> None:
     for problem in problems:
-        print(_wrapped(f"! {plain(str(problem))}", "  "))
+        print(_wrap(f"! {escape_non_ascii(str(problem))}", "  "))
 
 
-def _needs_a_person(stand: "Standing", *, first: bool) -> bool:
+def _needs_confirmation(status: "TrustStatus", *, first: bool) -> bool:
     from mcp_dispatch.settings.trust import Trust
 
-    if stand.trust in (Trust.UNTRUSTED, Trust.CHANGED, Trust.LOOSENED):
+    if status.trust in (Trust.UNTRUSTED, Trust.CHANGED, Trust.LOOSENED):
         return True
     if first:
         return False
-    if stand.gone or stand.missing_guards:
+    if status.removed_grants or status.missing_guards:
         return True
     print("\nIt is trusted as it is; nothing has changed.")
     return False
 
 
-def _ask() -> None:
+def _confirm() -> None:
     if not sys.stdin.isatty():
         fail("nothing was changed: there is no terminal to ask on; add --yes once you have read it")
     print("\nIts hooks and servers are programs: they will run as you, with your files.")
@@ -165,7 +175,7 @@ def _ask() -> None:
         fail("nothing was changed")
 
 
-def _wrapped(text: str, indent: str) -> str:
+def _wrap(text: str, indent: str) -> str:
     return textwrap.fill(
         text,
         WIDTH,
@@ -179,22 +189,22 @@ def _wrapped(text: str, indent: str) -> str:
 
 def untrust(directory: WorkspaceArgument) -> None:
     """Take back the trust in a workspace. Its deny and ask rules still hold."""
-    from mcp_dispatch.settings.layers import user_config_dir
+    from mcp_dispatch.settings.layers import find_user_config_dir
     from mcp_dispatch.settings.trust import remove_record
 
     refuse_to_models("untrust")
-    root = _real(directory)
+    root = _resolve_leniently(directory)
     try:
-        was_trusted = remove_record(user_config_dir(os.environ), root)
+        was_trusted = remove_record(find_user_config_dir(os.environ), root)
     except OSError as error:
         fail(f"cannot take back the trust in {root}: {error.strerror}")
     if was_trusted:
-        print(f"{plain(str(root))} is no longer trusted.")
+        print(f"{escape_non_ascii(str(root))} is no longer trusted.")
     else:
-        print(f"{plain(str(root))} was not trusted.")
+        print(f"{escape_non_ascii(str(root))} was not trusted.")
 
 
-def _real(directory: Path) -> Path:
+def _resolve_leniently(directory: Path) -> Path:
     """The directory may be gone already: what remains of its path is taken as it is."""
     try:
         return directory.expanduser().resolve()

@@ -17,7 +17,7 @@ DEFAULT_LIMIT = 10
 class _Waiter:
     sharing: Sharing
     granted: anyio.Event = field(default_factory=anyio.Event)
-    gone: bool = False
+    cancelled: bool = False
 
 
 class Admission:
@@ -35,18 +35,20 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        return sum(not waiter.gone for waiter in self._queue)
+        return sum(not waiter.cancelled for waiter in self._queue)
 
     @asynccontextmanager
-    async def slot(self, sharing: Sharing, *, later: bool = False) -> AsyncGenerator["Slot", None]:
+    async def acquire_slot(
+        self, sharing: Sharing, *, deferred: bool = False
+    ) -> AsyncGenerator["Slot", None]:
         """`later` is for who must not wait here: it takes its place with `Slot.hold`."""
         slot = Slot(self, sharing)
-        if not later:
-            await slot.take()
+        if not deferred:
+            await slot.acquire()
         try:
             yield slot
         finally:
-            slot.give_back()
+            slot.release()
 
     async def enter(self, sharing: Sharing) -> None:
         waiter = _Waiter(sharing)
@@ -56,7 +58,7 @@ class Admission:
             await checkpoint_if_cancelled()
             await waiter.granted.wait()
         except BaseException:
-            waiter.gone = True
+            waiter.cancelled = True
             # Granted and cancelled in the same turn of the loop: the place is ours to return.
             if waiter.granted.is_set():
                 self.leave(sharing)
@@ -74,13 +76,13 @@ class Admission:
     def _admit(self) -> None:
         while self._queue:
             head = self._queue[0]
-            if not head.gone and not self._fits(head.sharing):
+            if not head.cancelled and not self._can_run(head.sharing):
                 return
             self._queue.popleft()
-            if not head.gone:
+            if not head.cancelled:
                 self._grant(head)
 
-    def _fits(self, sharing: Sharing) -> bool:
+    def _can_run(self, sharing: Sharing) -> bool:
         if self._exclusive:
             return False
         return self._shared < self._limit if sharing is Sharing.SHARED else self._shared == 0
@@ -102,26 +104,26 @@ class Slot:
         self._sharing = sharing
         self._held = False
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         await self._admission.enter(self._sharing)
         self._held = True
 
-    async def hold(self) -> None:
+    async def ensure_acquired(self) -> None:
         """Takes the place again where it was given back."""
         if not self._held:
-            await self.take()
+            await self.acquire()
 
-    async def become(self, sharing: Sharing) -> None:
+    async def change_sharing(self, sharing: Sharing) -> None:
         """A rewrite changed the call: give the place back and queue as what the call is now."""
         if sharing is self._sharing:
             return
         held = self._held
-        self.give_back()
+        self.release()
         self._sharing = sharing
         if held:
-            await self.take()
+            await self.acquire()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if self._held:
             self._held = False
             self._admission.leave(self._sharing)

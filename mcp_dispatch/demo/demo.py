@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 WIDTH = 78
-SHOWN_LINES = 10
+MAX_SHOWN_LINES = 10
 
 NOTES = "# Shopping\n\n- tea\n- milk\n- bread\n"
 SETTINGS: dict[str, Any] = {
@@ -53,7 +53,7 @@ def demo(
 
     place = Path(tempfile.mkdtemp(prefix="mcp-dispatch-demo-"))
     try:
-        anyio.run(_demo, place)
+        anyio.run(_run_demo, place)
     finally:
         if keep:
             print(f"\nKept: {place}")
@@ -63,59 +63,59 @@ def demo(
             shutil.rmtree(place, ignore_errors=True)
 
 
-async def _demo(place: Path) -> None:
+async def _run_demo(directory: Path) -> None:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    arguments = _prepare(place)
-    _say_hello(place, arguments)
-    person = _Person()
+    arguments = _prepare(directory)
+    _print_introduction(directory, arguments)
+    person = _ScriptedUser()
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcp_dispatch", *arguments], cwd=place / "workspace"
+        command=sys.executable, args=["-m", "mcp_dispatch", *arguments], cwd=directory / "workspace"
     )
-    with (place / "server.stderr").open("w", encoding="utf-8") as errors:
+    with (directory / "server.stderr").open("w", encoding="utf-8") as errors:
         transport = stdio_client(server, errlog=errors)
         async with Client(transport, elicitation_callback=person.answer) as client:
             for number, step in enumerate(STEPS, 1):
                 title = (step.__doc__ or "").strip()
                 print(f"\n{number}. {title}\n{'─' * WIDTH}")
-                await step(_Stage(client, place))
+                await step(_StepContext(client, directory))
     print(f"\n{'─' * WIDTH}\nThat was mcp-dispatch. Register it with your client: see README.md.")
 
 
-def _prepare(place: Path) -> list[str]:
+def _prepare(directory: Path) -> list[str]:
     """A workspace, rules, one upstream server; and the command line that serves them."""
-    workspace = place / "workspace"
+    workspace = directory / "workspace"
     workspace.mkdir()
     (workspace / "notes.md").write_text(NOTES, encoding="utf-8")
     (workspace / ".env").write_text("PASSWORD=not-for-models\n", encoding="utf-8")
-    settings, servers = place / "settings.json", place / "servers.json"
+    settings, servers = directory / "settings.json", directory / "servers.json"
     settings.write_text(json.dumps(SETTINGS, indent=2), encoding="utf-8")
     upstream = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo.upstream"]}
     both = {"demo": upstream, "shelf": {**upstream, "alwaysLoad": False}}
     servers.write_text(json.dumps({"mcpServers": both}, indent=2), encoding="utf-8")
-    return _arguments(place)
+    return _build_arguments(directory)
 
 
-def _arguments(place: Path) -> list[str]:
+def _build_arguments(directory: Path) -> list[str]:
     return [
         "serve",
-        *("--workspace", str(place / "workspace")),
-        *("--settings", str(place / "settings.json")),
-        *("--mcp-config", str(place / "servers.json")),
-        *("--state-dir", str(place / "state")),
+        *("--workspace", str(directory / "workspace")),
+        *("--settings", str(directory / "settings.json")),
+        *("--mcp-config", str(directory / "servers.json")),
+        *("--state-dir", str(directory / "state")),
     ]
 
 
-def _say_hello(place: Path, arguments: list[str]) -> None:
-    shown = " ".join(arguments).replace(str(place), "DEMO")
+def _print_introduction(directory: Path, arguments: list[str]) -> None:
+    shown = " ".join(arguments).replace(str(directory), "DEMO")
     print("mcp-dispatch: one MCP server in front of all of your tools.\n")
-    print(_wrapped(f"A real server is started: mcp-dispatch {shown}", ""))
-    print(_wrapped(f"where DEMO is {place}, and these are its rules:", ""))
-    print(_wrapped(json.dumps(SETTINGS["permissions"]), "  "))
+    print(_wrap(f"A real server is started: mcp-dispatch {shown}", ""))
+    print(_wrap(f"where DEMO is {directory}, and these are its rules:", ""))
+    print(_wrap(json.dumps(SETTINGS["permissions"]), "  "))
 
 
-class _Person:
+class _ScriptedUser:
     """The one who is asked. In this demo they read the form and say yes: once, then for longer."""
 
     def __init__(self) -> None:
@@ -128,99 +128,103 @@ class _Person:
 
         print("   ? the client shows this form:")
         for line in params.message.splitlines():
-            print(_wrapped(line, "   ? │ ") if line else "   ? │")
+            print(_wrap(line, "   ? │ ") if line else "   ? │")
         schema = cast("dict[str, Any]", getattr(params, "requested_schema", {}))
         offered = schema.get("properties", {}).get("decision", {}).get("enum", [])
-        print(_wrapped(" ".join(f"[{choice}]" for choice in offered), "   ? │ "))
+        print(_wrap(" ".join(f"[{choice}]" for choice in offered), "   ? │ "))
         said = next(self._answers)
         print(f'   ? the person answers: "{said}"')
         return ElicitResult(action="accept", content={"decision": said})
 
 
 @dataclass(frozen=True)
-class _Stage:
+class _StepContext:
     """What a step works with."""
 
     client: "Client"
-    place: Path
+    directory: Path
     workspace: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "workspace", self.place / "workspace")
+        object.__setattr__(self, "workspace", self.directory / "workspace")
 
     async def call(self, name: str, /, **arguments: Any) -> None:
-        print(_wrapped(f"→ {name} {json.dumps(arguments)}", "   "))
-        show(await self.client.call_tool(name, arguments))
+        print(_wrap(f"→ {name} {json.dumps(arguments)}", "   "))
+        print_result(await self.client.call_tool(name, arguments))
 
 
-async def list_the_tools(stage: _Stage) -> None:
+async def list_tools(context: _StepContext) -> None:
     """The list: built-ins first, then the tools of the upstream server `demo`"""
-    listed = await stage.client.list_tools()
+    listed = await context.client.list_tools()
     for tool in listed.tools:
         hints = tool.annotations
         kind = "shared" if hints and hints.read_only_hint else "exclusive"
-        print(f"   {tool.name:<20} {kind:<10} {_first_sentence(tool.description or '')}")
+        print(f"   {tool.name:<20} {kind:<10} {_extract_first_sentence(tool.description or '')}")
 
 
-async def an_allowed_call(stage: _Stage) -> None:
+async def show_allowed_call(context: _StepContext) -> None:
     """An allowed call: reading in the workspace needs no rule"""
-    await stage.call("Read", file_path="notes.md")
+    await context.call("Read", file_path="notes.md")
 
 
-async def a_denied_call(stage: _Stage) -> None:
+async def show_denied_call(context: _StepContext) -> None:
     """A denied call: the answer names the rule and its line"""
-    await stage.call("Read", file_path=".env")
+    await context.call("Read", file_path=".env")
 
 
-async def a_validation_error(stage: _Stage) -> None:
+async def show_validation_error(context: _StepContext) -> None:
     """Arguments that break the schema: nothing runs, the model is told why"""
-    await stage.call("Edit", file="notes.md", old_string="tea", new_string=7)
-    await stage.call("demo__roll_dice", sides="six")
+    await context.call("Edit", file="notes.md", old_string="tea", new_string=7)
+    await context.call("demo__roll_dice", sides="six")
 
 
-async def an_edit(stage: _Stage) -> None:
+async def show_edit(context: _StepContext) -> None:
     """An edit, answered with its diff"""
-    await stage.call("Edit", file_path="notes.md", old_string="- tea", new_string="- green tea")
+    await context.call("Edit", file_path="notes.md", old_string="- tea", new_string="- green tea")
 
 
-async def a_hook(stage: _Stage) -> None:
+async def show_hook(context: _StepContext) -> None:
     """A hook: a script reads every Write and refuses those with a TODO in them"""
     hook = SETTINGS["hooks"]["PreToolUse"][0]
-    print(_wrapped(f"hook for {hook['matcher']}: {hook['hooks'][0]['command']}", "   "))
-    await stage.call("Write", file_path="plan.md", content="# Plan\n\nTODO\n")
-    await stage.call("Write", file_path="plan.md", content="# Plan\n\nTea first.\n")
+    print(_wrap(f"hook for {hook['matcher']}: {hook['hooks'][0]['command']}", "   "))
+    await context.call("Write", file_path="plan.md", content="# Plan\n\nTODO\n")
+    await context.call("Write", file_path="plan.md", content="# Plan\n\nTea first.\n")
 
 
-async def a_search(stage: _Stage) -> None:
+async def show_search(context: _StepContext) -> None:
     """A search: what a rule denies is not found either"""
-    await stage.call("Glob", pattern="**/*")
-    await stage.call("Grep", pattern="tea|not-for-models", output_mode="content")
+    await context.call("Glob", pattern="**/*")
+    await context.call("Grep", pattern="tea|not-for-models", output_mode="content")
 
 
-async def an_ask(stage: _Stage) -> None:
+async def show_ask(context: _StepContext) -> None:
     """An ask: no rule covers this; a person decides, once, then for the session"""
-    await stage.call("Bash", command="mkdir drafts && cp notes.md drafts/ && ls drafts")
-    await stage.call("Bash", command="cp notes.md drafts/second.md")
-    await stage.call("Bash", command="cp notes.md drafts/third.md && ls drafts")
+    await context.call("Bash", command="mkdir drafts && cp notes.md drafts/ && ls drafts")
+    await context.call("Bash", command="cp notes.md drafts/second.md")
+    await context.call("Bash", command="cp notes.md drafts/third.md && ls drafts")
 
 
-async def an_upstream_call(stage: _Stage) -> None:
+async def show_upstream_call(context: _StepContext) -> None:
     """An upstream tool, through the same pipeline, with progress while it runs"""
 
-    async def progress(progress: float, total: float | None, message: str | None) -> None:
+    async def print_progress(progress: float, total: float | None, message: str | None) -> None:
         print(f"   … {message} ({progress:g} of {total or 0:g})")
 
     print('   → demo__count_slowly {"to": 3}')
-    show(await stage.client.call_tool("demo__count_slowly", {"to": 3}, progress_callback=progress))
+    print_result(
+        await context.client.call_tool(
+            "demo__count_slowly", {"to": 3}, progress_callback=print_progress
+        )
+    )
 
 
-async def a_deferred_tool(stage: _Stage) -> None:
+async def show_deferred_tool(context: _StepContext) -> None:
     """A tool that is not listed, since there may be hundreds: found, then called"""
-    await stage.call("tool_search", query="mcp__shelf how to roll dice", max_results=1)
-    await stage.call("call_tool", name="shelf__roll_dice", arguments={"count": 2})
+    await context.call("tool_search", query="mcp__shelf how to roll dice", max_results=1)
+    await context.call("call_tool", name="shelf__roll_dice", arguments={"count": 2})
 
 
-async def side_by_side(stage: _Stage) -> None:
+async def show_parallel_calls(context: _StepContext) -> None:
     """Five calls at once: shared ones run together, an exclusive one alone"""
     import anyio
 
@@ -230,40 +234,40 @@ async def side_by_side(stage: _Stage) -> None:
     finished: dict[int, float] = {}
     begun = anyio.current_time()
 
-    async def one(number: int, name: str, arguments: dict[str, Any]) -> None:
-        await stage.client.call_tool(name, arguments)
+    async def call_one(number: int, name: str, arguments: dict[str, Any]) -> None:
+        await context.client.call_tool(name, arguments)
         finished[number] = anyio.current_time() - begun
 
     async with anyio.create_task_group() as tasks:
         for number, (name, arguments) in enumerate(calls):
-            tasks.start_soon(one, number, name, arguments)
+            tasks.start_soon(call_one, number, name, arguments)
     for number, (name, _) in enumerate(calls):
         bar = "█" * round(finished[number] * 20)
         print(f"   {name:<20} answered after {finished[number]:4.1f} s {bar}")
 
 
-async def a_large_result(stage: _Stage) -> None:
+async def show_large_result(context: _StepContext) -> None:
     """A large result: kept whole in a file, and shown by its beginning"""
     from mcp_types import TextContent
 
     print('   → Bash {"command": "seq 1 20000"}')
-    result = await stage.client.call_tool("Bash", {"command": "seq 1 20000"})
-    show(result)
+    result = await context.client.call_tool("Bash", {"command": "seq 1 20000"})
+    print_result(result)
     told = next(block.text for block in result.content if isinstance(block, TextContent))
     path = told.partition("saved to: ")[2].partition("\n")[0]
-    await stage.call("Read", file_path=path, offset=19_999, limit=2)
+    await context.call("Read", file_path=path, offset=19_999, limit=2)
 
 
-async def over_http(stage: _Stage) -> None:
+async def show_http(context: _StepContext) -> None:
     """The same over HTTP: another server, and a client of the older protocol era"""
     import anyio
     from mcp import Client
 
-    arguments = [*_arguments(stage.place), "--http", "127.0.0.1:0", "--no-auth"]
+    arguments = [*_build_arguments(context.directory), "--http", "127.0.0.1:0", "--no-auth"]
     command = [sys.executable, "-m", "mcp_dispatch", *arguments]
     async with await anyio.open_process(command, stdin=DEVNULL, stdout=DEVNULL) as server:
         try:
-            url = await _announced(server)
+            url = await _read_url(server)
             print(f"   → {url}")
             async with Client(url, mode="legacy") as client:
                 listed = await client.list_tools()
@@ -273,7 +277,7 @@ async def over_http(stage: _Stage) -> None:
             server.terminate()
 
 
-async def _announced(server: "Process") -> str:
+async def _read_url(server: "Process") -> str:
     """The address that the server says on its standard error."""
     import re
 
@@ -287,9 +291,9 @@ async def _announced(server: "Process") -> str:
     return found.group(1).decode()
 
 
-async def the_journal(stage: _Stage) -> None:
+async def show_journal(context: _StepContext) -> None:
     """The journal: one line per call, whatever became of it, and what hooks did"""
-    for file in sorted((stage.place / "state" / "journal").iterdir()):
+    for file in sorted((context.directory / "state" / "journal").iterdir()):
         for line in file.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
             if "event" in entry:
@@ -301,37 +305,37 @@ async def the_journal(stage: _Stage) -> None:
             )
 
 
-STEPS: tuple[Callable[[_Stage], Awaitable[None]], ...] = (
-    list_the_tools,
-    an_allowed_call,
-    a_denied_call,
-    a_validation_error,
-    an_edit,
-    a_hook,
-    a_search,
-    an_ask,
-    an_upstream_call,
-    a_deferred_tool,
-    side_by_side,
-    a_large_result,
-    over_http,
-    the_journal,
+STEPS: tuple[Callable[[_StepContext], Awaitable[None]], ...] = (
+    list_tools,
+    show_allowed_call,
+    show_denied_call,
+    show_validation_error,
+    show_edit,
+    show_hook,
+    show_search,
+    show_ask,
+    show_upstream_call,
+    show_deferred_tool,
+    show_parallel_calls,
+    show_large_result,
+    show_http,
+    show_journal,
 )
 
 
-def show(result: "CallToolResult") -> None:
+def print_result(result: "CallToolResult") -> None:
     from mcp_types import TextContent
 
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     lines = "\n".join(texts).splitlines()
     mark = "✗" if result.is_error else "←"
-    for line in lines[:SHOWN_LINES]:
-        print(_wrapped(f"{mark} {line}", "   "))
-    if len(lines) > SHOWN_LINES:
+    for line in lines[:MAX_SHOWN_LINES]:
+        print(_wrap(f"{mark} {line}", "   "))
+    if len(lines) > MAX_SHOWN_LINES:
         print(f"   {mark} …")
 
 
-def _wrapped(text: str, indent: str) -> str:
+def _wrap(text: str, indent: str) -> str:
     return textwrap.fill(
         text,
         WIDTH,
@@ -342,6 +346,6 @@ def _wrapped(text: str, indent: str) -> str:
     )
 
 
-def _first_sentence(text: str) -> str:
+def _extract_first_sentence(text: str) -> str:
     sentence = text.split(". ")[0].split("\n")[0].rstrip(".")
     return textwrap.shorten(sentence, WIDTH - 36, placeholder="…")

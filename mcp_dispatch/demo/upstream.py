@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_dispatch.model.json import Json, JsonObject
 
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 SECONDS_PER_COUNT = 0.2
 
 
-class Rejected(Exception):
+class RpcError(Exception):
     """A request that gets a JSON-RPC error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -31,7 +31,7 @@ class ToolFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class DemoCall:
     """One running `tools/call`: what it was given and how it reports back."""
 
     arguments: "JsonObject"
@@ -39,7 +39,7 @@ class Call:
     cancelled: threading.Event
     notify: Callable[[str, "JsonObject"], None]
 
-    def whole_number(self, key: str, default: int, low: int, high: int) -> int:
+    def read_integer(self, key: str, default: int, low: int, high: int) -> int:
         value = self.arguments.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise ToolFailed(f"{key} must be a whole number from {low} to {high}, got {value!r}")
@@ -47,55 +47,55 @@ class Call:
 
 
 @dataclass
-class Notebook:
+class NoteStore:
     """What `remember` was told; it lasts as long as the process."""
 
     notes: list[str] = field(default_factory=lambda: [])
 
-    def remember(self, call: Call) -> "JsonObject":
+    def add_note(self, call: DemoCall) -> "JsonObject":
         note = call.arguments.get("note")
         if not isinstance(note, str) or not note:
             raise ToolFailed("note must be a text that is not empty")
         self.notes.append(note)
-        return _text(f"Noted. {len(self.notes)} note(s) so far.")
+        return _to_text_result(f"Noted. {len(self.notes)} note(s) so far.")
 
-    def recall(self, _: Call) -> "JsonObject":
+    def list_notes(self, _: DemoCall) -> "JsonObject":
         lines = [f"{number}. {note}" for number, note in enumerate(self.notes, 1)]
-        return _text("\n".join(lines) or "No notes yet. Make one with remember.")
+        return _to_text_result("\n".join(lines) or "No notes yet. Make one with remember.")
 
 
-def roll_dice(call: Call) -> "JsonObject":
+def roll_dice(call: DemoCall) -> "JsonObject":
     import random  # costs a third of the start-up, and only this tool needs it
 
-    sides = call.whole_number("sides", 6, 2, 1000)
-    count = call.whole_number("count", 1, 1, 100)
+    sides = call.read_integer("sides", 6, 2, 1000)
+    count = call.read_integer("count", 1, 1, 100)
     rolls: list[Json] = [random.randint(1, sides) for _ in range(count)]
     total = sum(roll for roll in rolls if isinstance(roll, int))
     answer: JsonObject = {"rolls": rolls, "total": total}
-    return {**_text(json.dumps(answer)), "structuredContent": answer}
+    return {**_to_text_result(json.dumps(answer)), "structuredContent": answer}
 
 
-def count_slowly(call: Call) -> "JsonObject":
-    goal = call.whole_number("to", 5, 1, 100)
+def count_slowly(call: DemoCall) -> "JsonObject":
+    goal = call.read_integer("to", 5, 1, 100)
     for number in range(1, goal + 1):
         if call.cancelled.wait(SECONDS_PER_COUNT):
-            return _text(f"Stopped at {number - 1}.")
+            return _to_text_result(f"Stopped at {number - 1}.")
         if call.token is not None:
             step: JsonObject = {"progressToken": call.token, "progress": number, "total": goal}
             call.notify("notifications/progress", {**step, "message": f"counted to {number}"})
-    return _text(f"Counted to {goal}.")
+    return _to_text_result(f"Counted to {goal}.")
 
 
-def _text(text: str) -> "JsonObject":
+def _to_text_result(text: str) -> "JsonObject":
     return {"content": [{"type": "text", "text": text}]}
 
 
-def _schema(required: "list[Json]", **properties: "Json") -> "JsonObject":
+def _build_schema(required: "list[Json]", **properties: "Json") -> "JsonObject":
     schema: JsonObject = {"type": "object", "properties": properties}
     return {**schema, "required": required, "additionalProperties": False}
 
 
-def _number(description: str, default: int, low: int, high: int) -> "JsonObject":
+def _build_number_schema(description: str, default: int, low: int, high: int) -> "JsonObject":
     bounds: JsonObject = {"minimum": low, "maximum": high, "default": default}
     return {"type": "integer", "description": description, **bounds}
 
@@ -104,12 +104,12 @@ DEFINITIONS: "tuple[JsonObject, ...]" = (
     {
         "name": "roll_dice",
         "description": "Roll dice and return each roll and their total.",
-        "inputSchema": _schema(
+        "inputSchema": _build_schema(
             [],
-            sides=_number("How many sides each die has.", 6, 2, 1000),
-            count=_number("How many dice to roll.", 1, 1, 100),
+            sides=_build_number_schema("How many sides each die has.", 6, 2, 1000),
+            count=_build_number_schema("How many dice to roll.", 1, 1, 100),
         ),
-        "outputSchema": _schema(
+        "outputSchema": _build_schema(
             ["rolls", "total"],
             rolls={"type": "array", "items": {"type": "integer"}},
             total={"type": "integer"},
@@ -119,7 +119,7 @@ DEFINITIONS: "tuple[JsonObject, ...]" = (
     {
         "name": "remember",
         "description": "Keep a note until the server stops. Read the notes back with recall.",
-        "inputSchema": _schema(
+        "inputSchema": _build_schema(
             ["note"],
             note={"type": "string", "description": "What to remember.", "minLength": 1},
         ),
@@ -128,13 +128,15 @@ DEFINITIONS: "tuple[JsonObject, ...]" = (
     {
         "name": "recall",
         "description": "List the notes made with remember, oldest first.",
-        "inputSchema": _schema([]),
+        "inputSchema": _build_schema([]),
         "annotations": {"title": "Recall", "readOnlyHint": True, "openWorldHint": False},
     },
     {
         "name": "count_slowly",
         "description": "Count from 1 to a number, five a second, reporting progress at each step.",
-        "inputSchema": _schema([], to=_number("The number to count to.", 5, 1, 100)),
+        "inputSchema": _build_schema(
+            [], to=_build_number_schema("The number to count to.", 5, 1, 100)
+        ),
         "annotations": {"title": "Count slowly", "readOnlyHint": True, "openWorldHint": False},
     },
 )
@@ -145,13 +147,13 @@ class DemoServer:
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self._running: dict[Json, threading.Event] = {}
-        notebook = Notebook()
-        self._tools: dict[str, Callable[[Call], JsonObject]] = {
+        notebook = NoteStore()
+        self._tools: dict[str, Callable[[DemoCall], JsonObject]] = {
             "roll_dice": roll_dice,
-            "remember": notebook.remember,
-            "recall": notebook.recall,
+            "remember": notebook.add_note,
+            "recall": notebook.list_notes,
             "count_slowly": count_slowly,
         }
 
@@ -159,14 +161,14 @@ class DemoServer:
         try:
             message: Json = json.loads(line)
         except ValueError:
-            self._refuse(None, Rejected(-32700, "Parse error"))
+            self._refuse(None, RpcError(-32700, "Parse error"))
             return
         if not isinstance(message, dict) or not isinstance(message.get("method"), str):
             return
         if isinstance(message.get("id"), str | int):
             self._answer(message)
         elif message["method"] == "notifications/cancelled":
-            self._cancel(_params(message).get("requestId"))
+            self._cancel(_read_params(message).get("requestId"))
 
     def stop(self) -> None:
         for cancelled in tuple(self._running.values()):
@@ -175,29 +177,29 @@ class DemoServer:
     def _answer(self, message: "JsonObject") -> None:
         try:
             if message["method"] == "tools/call":
-                self._start(message["id"], _params(message))
+                self._start(message["id"], _read_params(message))
             else:
-                self._send({"id": message["id"], "result": self._result(message)})
-        except Rejected as error:
+                self._send({"id": message["id"], "result": self._build_result(message)})
+        except RpcError as error:
             self._refuse(message["id"], error)
 
-    def _result(self, message: "JsonObject") -> "JsonObject":
+    def _build_result(self, message: "JsonObject") -> "JsonObject":
         match message["method"]:
             case "initialize":
-                return _initialized(_params(message).get("protocolVersion"))
+                return _build_initialize_result(_read_params(message).get("protocolVersion"))
             case "ping":
                 return {}
             case "tools/list":
                 return {"tools": list(DEFINITIONS)}
             case method:
-                raise Rejected(-32601, f"Method not found: {method}")
+                raise RpcError(-32601, f"Method not found: {method}")
 
     def _start(self, request_id: "Json", params: "JsonObject") -> None:
         tool = self._tools.get(str(params.get("name")))
         if tool is None:
-            raise Rejected(-32602, f"Unknown tool: {params.get('name')}")
+            raise RpcError(-32602, f"Unknown tool: {params.get('name')}")
         arguments, meta = params.get("arguments"), params.get("_meta")
-        call = Call(
+        call = DemoCall(
             arguments if isinstance(arguments, dict) else {},
             meta.get("progressToken") if isinstance(meta, dict) else None,
             threading.Event(),
@@ -206,11 +208,13 @@ class DemoServer:
         self._running[request_id] = call.cancelled
         threading.Thread(target=self._run, args=(request_id, tool, call)).start()
 
-    def _run(self, request_id: "Json", tool: "Callable[[Call], JsonObject]", call: Call) -> None:
+    def _run(
+        self, request_id: "Json", tool: "Callable[[DemoCall], JsonObject]", call: DemoCall
+    ) -> None:
         try:
             result = tool(call)
         except ToolFailed as error:
-            result: JsonObject = {**_text(str(error)), "isError": True}
+            result: JsonObject = {**_to_text_result(str(error)), "isError": True}
         del self._running[request_id]
         if not call.cancelled.is_set():
             self._send({"id": request_id, "result": result})
@@ -222,24 +226,26 @@ class DemoServer:
     def _notify(self, method: str, params: "JsonObject") -> None:
         self._send({"method": method, "params": params})
 
-    def _refuse(self, request_id: "Json", error: Rejected) -> None:
+    def _refuse(self, request_id: "Json", error: RpcError) -> None:
         self._send({"id": request_id, "error": {"code": error.code, "message": str(error)}})
 
     def _send(self, message: "JsonObject") -> None:
-        with self._writing:
+        with self._write_lock:
             self._write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
 
 
-def _initialized(asked: "Json") -> "JsonObject":
+def _build_initialize_result(requested_version: "Json") -> "JsonObject":
     return {
-        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+        "protocolVersion": requested_version
+        if requested_version in PROTOCOL_VERSIONS
+        else PROTOCOL_VERSIONS[0],
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "mcp-dispatch-demo", "version": "1.0.0"},
         "instructions": "Dice, notes and slow counting, for trying things out.",
     }
 
 
-def _params(message: "JsonObject") -> "JsonObject":
+def _read_params(message: "JsonObject") -> "JsonObject":
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 

@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-_PRIVATE_DIRECTORY: Final = 0o700
-_PRIVATE_FILE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
 
-LOCK_SECONDS: Final = 5.0
+LOCK_TIMEOUT_SECONDS: Final = 5.0
 """How long another process may keep us waiting; writing takes milliseconds."""
 
-_PAUSE: Final = 0.01
+_RETRY_SECONDS: Final = 0.01
 
 
-def private_directory(path: Path) -> None:
+def create_private_directory(path: Path) -> None:
     """`path`, closed to others, below a directory that is made where it is missing."""
-    path.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-    path.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
-    path.chmod(_PRIVATE_DIRECTORY)
+    path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    path.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+    path.chmod(_DIRECTORY_MODE)
 
 
-def put_in_place(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Whoever reads the file sees the old content or the new one."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -36,12 +36,12 @@ def put_in_place(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def locked(path: Path, seconds: float = LOCK_SECONDS) -> Generator[None]:
+def lock_file(path: Path, timeout: float = LOCK_TIMEOUT_SECONDS) -> Generator[None]:
     """Between processes: one at a time in here. Raises `TimeoutError`. Blocks its thread."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags, _PRIVATE_FILE)
+    descriptor = os.open(path, flags, _FILE_MODE)
     try:
-        _lock(descriptor, path, time.monotonic() + seconds)
+        _lock(descriptor, path, time.monotonic() + timeout)
         yield
     finally:
         os.close(descriptor)
@@ -58,14 +58,14 @@ def _lock(descriptor: int, path: Path, deadline: float) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"another process holds {path}") from None
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
         else:
             return
 
 
 def _create(path: Path, content: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-    with os.fdopen(os.open(path, flags, _PRIVATE_FILE), "wb") as file:
+    with os.fdopen(os.open(path, flags, _FILE_MODE), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

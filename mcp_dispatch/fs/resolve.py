@@ -6,18 +6,18 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_dispatch.fs.workspace import both_ends
+from mcp_dispatch.fs.workspace import resolve_links
 from mcp_dispatch.model.errors import Refused
 
-DEEPEST = 256
+MAX_PATH_DEPTH = 256
 """Directories in a path over which it is not judged, so that matching stays quick."""
 
 
-class Unresolvable(Exception):
+class PathResolutionError(Exception):
     """A path that cannot be followed to its end, so that no rule can be trusted on it."""
 
 
-class Places:
+class PathAnchors:
     """Where the anchors of path rules are now; `directories` are what `./` means.
 
     It lives as long as one decision: what it has asked of the file system it does not ask again.
@@ -26,52 +26,52 @@ class Places:
     def __init__(self, home: Path, directories: Sequence[Path]) -> None:
         self.home = home
         self.directories = tuple(directories)
-        self._ends: dict[Path, tuple[Path, ...]] = {}
-        self._folds: dict[Path, bool] = {}
-        self._tops: dict[str, Path] | None = None
+        self._resolved: dict[Path, tuple[Path, ...]] = {}
+        self._case_insensitive: dict[Path, bool] = {}
+        self._root_links: dict[str, Path] | None = None
 
-    def seen_from(self, directories: Sequence[Path]) -> "Places":
+    def with_directories(self, directories: Sequence[Path]) -> "PathAnchors":
         """The same places where `./` means other directories; both remember for each other."""
-        other = Places(self.home, directories)
-        other._ends, other._folds = self._ends, self._folds
+        other = PathAnchors(self.home, directories)
+        other._resolved, other._case_insensitive = self._resolved, self._case_insensitive
         return other
 
-    def ends(self, path: Path) -> tuple[Path, ...]:
+    def resolve(self, path: Path) -> tuple[Path, ...]:
         """Every name of a place of our own choosing; itself alone where it cannot be followed."""
-        found = self._ends.get(path)
+        found = self._resolved.get(path)
         if found is None:
-            found = self._ends[path] = ends_of(path)
+            found = self._resolved[path] = resolve_or_keep(path)
         return found
 
-    def folds(self, path: Path) -> bool:
-        found = self._folds.get(path)
+    def is_case_insensitive(self, path: Path) -> bool:
+        found = self._case_insensitive.get(path)
         if found is None:
-            found = self._folds[path] = folds_case(path)
+            found = self._case_insensitive[path] = is_case_insensitive(path)
         return found
 
-    def tops(self) -> dict[str, Path]:
+    def list_root_links(self) -> dict[str, Path]:
         """The links directly under the root, which only the administrator can change."""
-        if self._tops is None:
+        if self._root_links is None:
             with os.scandir("/") as entries:
                 linked = [entry.path for entry in entries if entry.is_symlink()]
-            self._tops = {link[1:]: self.ends(Path(link))[-1] for link in linked}
-        return self._tops
+            self._root_links = {link[1:]: self.resolve(Path(link))[-1] for link in linked}
+        return self._root_links
 
-    def all_inside(self, names: Sequence[Path], directories: Sequence[Path]) -> bool:
+    def contains_all(self, names: Sequence[Path], directories: Sequence[Path]) -> bool:
         """Whether every name lies in one of the directories, compared component by component."""
-        ends = [end for directory in directories for end in self.ends(directory)]
+        ends = [end for directory in directories for end in self.resolve(directory)]
         return bool(names) and all(any(name.is_relative_to(end) for end in ends) for name in names)
 
 
-def ends_of(path: Path) -> tuple[Path, ...]:
+def resolve_or_keep(path: Path) -> tuple[Path, ...]:
     """Every name of a place; itself alone where it cannot be followed."""
     try:
-        return _ends(path)
+        return _resolve_if_needed(path)
     except Refused:
         return (path,)
 
 
-def relative(name: str, anchor: str) -> str | None:
+def to_relative(name: str, anchor: str) -> str | None:
     """`name` from `anchor` on, compared directory by directory; None where it lies elsewhere."""
     start = anchor.rstrip("/")
     if name in (start, anchor):
@@ -79,11 +79,11 @@ def relative(name: str, anchor: str) -> str | None:
     return name[len(start) + 1 :] if name.startswith(f"{start}/") else None
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def folds_case(path: Path) -> bool:
+def is_case_insensitive(path: Path) -> bool:
     """Whether the file system takes another case of this name for the same file."""
     text = str(path)
     while text != "/":
@@ -99,35 +99,35 @@ def folds_case(path: Path) -> bool:
     return False
 
 
-def names_of(path: str, directory: Path | None, home: Path) -> tuple[Path, ...]:
+def resolve_all_names(path: str, directory: Path | None, home: Path) -> tuple[Path, ...]:
     """Every absolute name of the file: as given, each step of its links, and where it really is.
 
     Raises `Unresolvable`.
     """
     text = f"{home}{path[1:]}" if path == "~" or path.startswith("~/") else path
     if "\0" in text or not text:
-        raise Unresolvable(f"{path!r} is not a path")
+        raise PathResolutionError(f"{path!r} is not a path")
     whole = Path(text) if text.startswith("/") else (directory or Path("/")) / text
     if directory is None and not text.startswith("/"):
-        raise Unresolvable(f"{path!r} is relative, and there is no working directory")
-    if len(whole.parts) > DEEPEST:
-        raise Unresolvable(f"{path!r} has more than {DEEPEST} directories")
+        raise PathResolutionError(f"{path!r} is relative, and there is no working directory")
+    if len(whole.parts) > MAX_PATH_DEPTH:
+        raise PathResolutionError(f"{path!r} has more than {MAX_PATH_DEPTH} directories")
     try:
-        names = _ends(whole)
+        names = _resolve_if_needed(whole)
     except Refused as refused:
-        raise Unresolvable(str(refused)) from refused
+        raise PathResolutionError(str(refused)) from refused
     except UnicodeEncodeError as error:
-        raise Unresolvable(f"{path!r} is not a path") from error
-    lexical = without_dots(whole)
+        raise PathResolutionError(f"{path!r} is not a path") from error
+    lexical = normalize_lexically(whole)
     return names if lexical in names else (lexical, *names)
 
 
-def _ends(path: Path) -> tuple[Path, ...]:
+def _resolve_if_needed(path: Path) -> tuple[Path, ...]:
     """As `both_ends`, which is only needed where there is a link or a `..` on the way."""
-    return (path,) if _is_real_as_it_stands(str(path)) else both_ends(path)
+    return (path,) if _is_free_of_links(str(path)) else resolve_links(path)
 
 
-def _is_real_as_it_stands(text: str) -> bool:
+def _is_free_of_links(text: str) -> bool:
     """Whether nothing on the way is a link; what is missing cannot be one."""
     if not text.startswith("/") or text.startswith("//") or "/.." in text:
         return False
@@ -146,7 +146,7 @@ def _is_real_as_it_stands(text: str) -> bool:
     return True
 
 
-def without_dots(path: Path) -> Path:
+def normalize_lexically(path: Path) -> Path:
     """`.` and `..` taken out as text, and of two leading slashes one."""
     text = str(path)
     if not text.startswith("//") and "/.." not in text:

@@ -18,22 +18,24 @@ from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.tools import FileSeen
 
 # O_PATH needs no read permission on the directory; where it is missing, reading is the next best.
-_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_DIRECTORY_FLAGS = (
+    os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+)
 # O_NONBLOCK: a FIFO swapped in after the check must not hold us.
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Files here look regular, and may be endless, block, or tell of our own process.
-_KERNEL = (Path("/proc"), Path("/sys"))
+_KERNEL_DIRECTORIES = (Path("/proc"), Path("/sys"))
 
-LOAD_LIMIT = 32 * 1024 * 1024
+MAX_LOAD_BYTES = 32 * 1024 * 1024
 """Bytes of a file that is held in memory whole, to be changed."""
 
 
-class CannotUse(MCPDispatchError):
+class FileError(MCPDispatchError):
     """A file cannot be read or written; the message tells the model why and what next."""
 
 
-class TooLarge(MCPDispatchError):
+class FileTooLargeError(MCPDispatchError):
     """A file has more bytes than may be held in memory."""
 
     def __init__(self, size: int) -> None:
@@ -42,7 +44,7 @@ class TooLarge(MCPDispatchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedFile:
     """A file read whole."""
 
     content: bytes
@@ -50,70 +52,70 @@ class Loaded:
 
     @property
     def digest(self) -> str:
-        return digest_of(self.content)
+        return compute_digest(self.content)
 
 
-def digest_of(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def seen_as(status: os.stat_result, digest: str, *, partial: bool = False) -> FileSeen:
+def describe_file_state(status: os.stat_result, digest: str, *, partial: bool = False) -> FileSeen:
     return FileSeen(status.st_mtime_ns, status.st_size, digest, partial)
 
 
 @contextmanager
-def opened(real: Path) -> Generator[int, None, None]:
+def open_regular_file(real_path: Path) -> Generator[int, None, None]:
     """A descriptor of the regular file `real`, for reading. Raises `CannotUse`."""
-    _refuse_kernel_files(real)
-    with _explained(real), _parent(real) as directory:
-        _refuse_unless_regular(real, os.lstat(real.name, dir_fd=directory))
-        descriptor = os.open(real.name, _READ, dir_fd=directory)
+    _refuse_kernel_files(real_path)
+    with _translate_os_errors(real_path), _open_parent(real_path) as directory:
+        _refuse_unless_regular(real_path, os.lstat(real_path.name, dir_fd=directory))
+        descriptor = os.open(real_path.name, _READ_FLAGS, dir_fd=directory)
     try:
-        with _explained(real):
-            _refuse_unless_regular(real, os.fstat(descriptor))
+        with _translate_os_errors(real_path):
+            _refuse_unless_regular(real_path, os.fstat(descriptor))
             yield descriptor
     finally:
         os.close(descriptor)
 
 
-def exists(real: Path) -> bool:
+def exists(real_path: Path) -> bool:
     """Whether there is a regular file at `real`. Raises `CannotUse` for anything else there."""
-    _refuse_kernel_files(real)
-    with _explained(real):
+    _refuse_kernel_files(real_path)
+    with _translate_os_errors(real_path):
         try:
-            with _parent(real) as directory:
-                status = os.lstat(real.name, dir_fd=directory)
+            with _open_parent(real_path) as directory:
+                status = os.lstat(real_path.name, dir_fd=directory)
         except FileNotFoundError:
             return False
-        _refuse_unless_regular(real, status)
+        _refuse_unless_regular(real_path, status)
         return True
 
 
-def load(real: Path) -> Loaded:
+def load(real_path: Path) -> LoadedFile:
     """The whole of `real`, which is small enough to be held in memory."""
-    with opened(real) as descriptor:
+    with open_regular_file(real_path) as descriptor:
         try:
-            return load_from(descriptor, LOAD_LIMIT)
-        except TooLarge as problem:
-            raise CannotUse(
-                f"{real} has {problem.size} bytes; files over {LOAD_LIMIT} bytes cannot be"
+            return load_from(descriptor, MAX_LOAD_BYTES)
+        except FileTooLargeError as problem:
+            raise FileError(
+                f"{real_path} has {problem.size} bytes; files over {MAX_LOAD_BYTES} bytes cannot be"
                 " changed with this tool. Use Bash instead."
             ) from problem
 
 
-def load_from(descriptor: int, limit: int) -> Loaded:
+def load_from(descriptor: int, limit: int) -> LoadedFile:
     """Everything behind a descriptor that was not read from yet. Raises `TooLarge`."""
     status = os.fstat(descriptor)
     if status.st_size > limit:
-        raise TooLarge(status.st_size)
+        raise FileTooLargeError(status.st_size)
     with os.fdopen(os.dup(descriptor), "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise TooLarge(len(content))
-    return Loaded(content, status)
+        raise FileTooLargeError(len(content))
+    return LoadedFile(content, status)
 
 
-def store(real: Path, content: bytes, before: os.stat_result | None) -> FileSeen:
+def store(real_path: Path, content: bytes, expected_status: os.stat_result | None) -> FileSeen:
     """Puts `content` at `real` in one step: a reader sees the old file or the new, whole.
 
     `before` is the file as it was loaded, None for a new one: a file that is not that one any
@@ -121,16 +123,18 @@ def store(real: Path, content: bytes, before: os.stat_result | None) -> FileSeen
     kept, and its owner where we may; a file with several hard links becomes one of its own, so
     that a link placed in the workspace cannot carry a write to a file outside.
     """
-    _refuse_kernel_files(real)
-    with _explained(real), _parent(real, create=True) as directory:
-        _refuse_if_changed(real, directory, before)
+    _refuse_kernel_files(real_path)
+    with _translate_os_errors(real_path), _open_parent(real_path, create=True) as directory:
+        _refuse_if_changed(real_path, directory, expected_status)
         draft = f".{secrets.token_hex(8)}.mcp-dispatch.tmp"
-        descriptor = os.open(draft, _CREATE, _draft_mode(before), dir_fd=directory)
+        descriptor = os.open(
+            draft, _CREATE_FLAGS, _choose_draft_mode(expected_status), dir_fd=directory
+        )
         try:
-            _fill(descriptor, content, before)
-            _refuse_if_changed(real, directory, before)
-            os.rename(draft, real.name, src_dir_fd=directory, dst_dir_fd=directory)
-            return seen_as(os.fstat(descriptor), digest_of(content))
+            _write_draft(descriptor, content, expected_status)
+            _refuse_if_changed(real_path, directory, expected_status)
+            os.rename(draft, real_path.name, src_dir_fd=directory, dst_dir_fd=directory)
+            return describe_file_state(os.fstat(descriptor), compute_digest(content))
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(draft, dir_fd=directory)
@@ -139,56 +143,58 @@ def store(real: Path, content: bytes, before: os.stat_result | None) -> FileSeen
             os.close(descriptor)
 
 
-def _draft_mode(before: os.stat_result | None) -> int:
+def _choose_draft_mode(expected_status: os.stat_result | None) -> int:
     # A new file gets its mode from the kernel, which alone knows the umask without changing it.
-    return 0o666 if before is None else 0o600
+    return 0o666 if expected_status is None else 0o600
 
 
-def _fill(descriptor: int, content: bytes, before: os.stat_result | None) -> None:
+def _write_draft(descriptor: int, content: bytes, expected_status: os.stat_result | None) -> None:
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(content)
-    if before is not None:
-        _keep_owner(descriptor, before)
+    if expected_status is not None:
+        _keep_owner(descriptor, expected_status)
         # Without set-user-id and its kin: the kernel drops them on a write, too.
-        os.fchmod(descriptor, before.st_mode & 0o777)
+        os.fchmod(descriptor, expected_status.st_mode & 0o777)
     os.fsync(descriptor)
 
 
-def _keep_owner(descriptor: int, before: os.stat_result) -> None:
+def _keep_owner(descriptor: int, expected_status: os.stat_result) -> None:
     now = os.fstat(descriptor)
-    for user, group in ((before.st_uid, -1), (-1, before.st_gid)):
+    for user, group in ((expected_status.st_uid, -1), (-1, expected_status.st_gid)):
         if user in (-1, now.st_uid) and group in (-1, now.st_gid):
             continue
         with suppress(PermissionError):
             os.fchown(descriptor, user, group)
 
 
-def _refuse_if_changed(real: Path, directory: int, before: os.stat_result | None) -> None:
+def _refuse_if_changed(
+    real_path: Path, directory: int, expected_status: os.stat_result | None
+) -> None:
     try:
-        now = os.lstat(real.name, dir_fd=directory)
+        now = os.lstat(real_path.name, dir_fd=directory)
     except FileNotFoundError:
-        if before is None:
+        if expected_status is None:
             return
         raise
-    _refuse_unless_regular(real, now)
+    _refuse_unless_regular(real_path, now)
     # A rename asks only the directory; the file's own permission is ours to ask.
-    if not os.access(real.name, os.W_OK, dir_fd=directory):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(real))
-    if before is None or _identity(now) != _identity(before):
-        raise CannotUse(f"{real} was changed by someone else just now. Read it again.")
+    if not os.access(real_path.name, os.W_OK, dir_fd=directory):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(real_path))
+    if expected_status is None or _extract_identity(now) != _extract_identity(expected_status):
+        raise FileError(f"{real_path} was changed by someone else just now. Read it again.")
 
 
-def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+def _extract_identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @contextmanager
-def _parent(real: Path, *, create: bool = False) -> Generator[int, None, None]:
+def _open_parent(real_path: Path, *, create: bool = False) -> Generator[int, None, None]:
     """A descriptor of the directory `real` lies in, reached without following a link."""
-    descriptor = os.open(real.anchor, _DIRECTORY)
+    descriptor = os.open(real_path.anchor, _DIRECTORY_FLAGS)
     try:
-        for part in real.parts[1:-1]:
-            below = _descend(descriptor, part, create)
+        for part in real_path.parts[1:-1]:
+            below = _open_subdirectory(descriptor, part, create)
             os.close(descriptor)
             descriptor = below
         yield descriptor
@@ -196,29 +202,29 @@ def _parent(real: Path, *, create: bool = False) -> Generator[int, None, None]:
         os.close(descriptor)
 
 
-def _descend(directory: int, part: str, create: bool) -> int:
+def _open_subdirectory(directory: int, name: str, create: bool) -> int:
     try:
-        return os.open(part, _DIRECTORY, dir_fd=directory)
+        return os.open(name, _DIRECTORY_FLAGS, dir_fd=directory)
     except FileNotFoundError:
         if not create:
             raise
     with suppress(FileExistsError):
-        os.mkdir(part, dir_fd=directory)
-    return os.open(part, _DIRECTORY, dir_fd=directory)
+        os.mkdir(name, dir_fd=directory)
+    return os.open(name, _DIRECTORY_FLAGS, dir_fd=directory)
 
 
-def _refuse_kernel_files(real: Path) -> None:
-    if any(real.is_relative_to(place) for place in _KERNEL):
-        raise CannotUse(f"{real} belongs to the kernel and is not an ordinary file. Use Bash.")
+def _refuse_kernel_files(real_path: Path) -> None:
+    if any(real_path.is_relative_to(place) for place in _KERNEL_DIRECTORIES):
+        raise FileError(f"{real_path} belongs to the kernel and is not an ordinary file. Use Bash.")
 
 
-def _refuse_unless_regular(real: Path, status: os.stat_result) -> None:
-    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
+def _refuse_unless_regular(real_path: Path, status: os.stat_result) -> None:
+    kind = _FILE_KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
     if kind:
-        raise CannotUse(f"{real} is {kind}; only regular files can be read or written.")
+        raise FileError(f"{real_path} is {kind}; only regular files can be read or written.")
 
 
-_KINDS = {
+_FILE_KINDS = {
     stat.S_IFREG: "",
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a symbolic link that appeared just now",
@@ -230,17 +236,19 @@ _KINDS = {
 
 
 @contextmanager
-def _explained(real: Path) -> Generator[None, None, None]:
+def _translate_os_errors(real_path: Path) -> Generator[None, None, None]:
     """Turns the system's errors into words for the model."""
     try:
         yield
     except FileNotFoundError as error:
-        raise CannotUse(f"File does not exist: {real}") from error
+        raise FileError(f"File does not exist: {real_path}") from error
     except PermissionError as error:
-        raise CannotUse(f"{real}: permission denied by the file system.") from error
+        raise FileError(f"{real_path}: permission denied by the file system.") from error
     except NotADirectoryError as error:
-        raise CannotUse(f"{real}: a part of the path is not a directory.") from error
+        raise FileError(f"{real_path}: a part of the path is not a directory.") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise CannotUse(f"{real}: a symbolic link appeared in the path just now.") from error
-        raise CannotUse(f"{real}: {error.strerror}.") from error
+            raise FileError(
+                f"{real_path}: a symbolic link appeared in the path just now."
+            ) from error
+        raise FileError(f"{real_path}: {error.strerror}.") from error

@@ -11,8 +11,8 @@ from platformdirs import user_state_dir
 
 from mcp_dispatch.model.errors import StartError
 
-_PRIVATE = 0o700
-_OTHERS = 0o077
+_PRIVATE_MODE = 0o700
+_OTHERS_MASK = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,30 @@ class StateDirectory:
 
         Raises `StartError` where it cannot be made private: others could read what tools answered.
         """
-        root = _private(path or Path(user_state_dir("mcp-dispatch", appauthor=False)))
+        root = _create_private_directory(
+            path or Path(user_state_dir("mcp-dispatch", appauthor=False))
+        )
         rooms = {
-            name: _private(root / name)
+            name: _create_private_directory(root / name)
             for name in ("results", "journal", "catalogue", "logs", "run")
         }
         return cls(root, **rooms)
 
 
-def _private(path: Path) -> Path:
+def _create_private_directory(path: Path) -> Path:
     """`path`, absolute and without a symlink at its end, ours and closed to others."""
     place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100  (Path.resolve follows links)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.mkdir(mode=_PRIVATE, exist_ok=True)
+        place.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
         real = place.resolve(strict=True)
-        _close_to_others(place, real)
+        _restrict_to_owner(place, real)
     except OSError as problem:
-        raise _cannot_use(place, problem.strerror or str(problem)) from problem
+        raise _build_start_error(place, problem.strerror or str(problem)) from problem
     return real
 
 
-def _close_to_others(place: Path, real: Path) -> None:
+def _restrict_to_owner(path: Path, real: Path) -> None:
     """Checks and tightens through one descriptor, so that nobody can swap the directory between."""
     if sys.platform == "win32":
         return
@@ -61,29 +63,31 @@ def _close_to_others(place: Path, real: Path) -> None:
     try:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid():
-            raise _belongs_to_another(place, real)
-        if stat.S_IMODE(status.st_mode) & _OTHERS:
-            _tighten(place, descriptor)
+            raise _build_owner_error(path, real)
+        if stat.S_IMODE(status.st_mode) & _OTHERS_MASK:
+            _restrict_mode(path, descriptor)
     finally:
         os.close(descriptor)
 
 
-def _tighten(place: Path, descriptor: int) -> None:
+def _restrict_mode(path: Path, descriptor: int) -> None:
     try:
-        os.fchmod(descriptor, _PRIVATE)
+        os.fchmod(descriptor, _PRIVATE_MODE)
     except OSError as problem:
         if problem.errno not in (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP):
             raise
         reason = f"others may open it and it cannot be made private ({problem.strerror})"
-        raise _cannot_use(place, reason) from problem
+        raise _build_start_error(path, reason) from problem
 
 
-def _belongs_to_another(place: Path, real: Path) -> StartError:
-    if place.is_symlink():
-        return _cannot_use(place, f"it is a link to {str(real)!r}, which belongs to another user")
-    return _cannot_use(place, "it belongs to another user")
+def _build_owner_error(path: Path, real: Path) -> StartError:
+    if path.is_symlink():
+        return _build_start_error(
+            path, f"it is a link to {str(real)!r}, which belongs to another user"
+        )
+    return _build_start_error(path, "it belongs to another user")
 
 
-def _cannot_use(place: Path, reason: str) -> StartError:
+def _build_start_error(path: Path, reason: str) -> StartError:
     advice = "remove it, or name another directory with --state-dir"
-    return StartError(f"cannot use the state directory {str(place)!r}: {reason}; {advice}")
+    return StartError(f"cannot use the state directory {str(path)!r}: {reason}; {advice}")

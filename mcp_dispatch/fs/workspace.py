@@ -12,7 +12,7 @@ from mcp_dispatch.model.outcome import RefusedBy
 # The kernel's own limit for one path (Linux: MAXSYMLINKS).
 _MAX_LINKS = 40
 
-_SYSTEM = tuple(
+_SYSTEM_DIRECTORIES = tuple(
     Path(name)
     for name in (
         *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin"),
@@ -21,13 +21,15 @@ _SYSTEM = tuple(
     )
 )
 # Places below a system directory that hold ordinary files of ordinary people.
-_ORDINARY = tuple(Path(name) for name in ("/var/tmp", "/private/var/tmp", "/private/var/folders"))
+_USER_DIRECTORIES = tuple(
+    Path(name) for name in ("/var/tmp", "/private/var/tmp", "/private/var/folders")
+)
 # Shared parents: a directory below one is a workspace, the parent itself never is.
 _SHARED_PARENTS = tuple(
     Path(name)
     for name in (
         *("/home", "/Users", "/tmp", "/private", "/private/tmp", "/opt", "/srv", "/mnt"),
-        *("/media", "/Volumes", *map(str, _ORDINARY)),
+        *("/media", "/Volumes", *map(str, _USER_DIRECTORIES)),
     )
 )
 
@@ -41,7 +43,7 @@ class Workspace:
 
     root: Path | None
     additional: tuple[Path, ...] = ()
-    unset_because: str = ""
+    unset_reason: str = ""
 
     @staticmethod
     def choose(flag: Path | None, roots: Sequence[Path], cwd: Path) -> "Workspace":
@@ -50,21 +52,21 @@ class Workspace:
         Only the flag can choose a place that holds more than one person's project.
         """
         if flag is not None:
-            return Workspace(_flagged(flag, cwd))
+            return Workspace(_resolve_flag(flag, cwd))
         try:
-            candidate = real_path(roots[0] if roots else cwd)
+            candidate = to_real_path(roots[0] if roots else cwd)
         except Refused as refused:
-            return Workspace(None, unset_because=str(refused))
-        reason = _unfit(candidate)
-        return Workspace(None, unset_because=reason) if reason else Workspace(candidate)
+            return Workspace(None, unset_reason=str(refused))
+        reason = _explain_unfit(candidate)
+        return Workspace(None, unset_reason=reason) if reason else Workspace(candidate)
 
-    def with_directories(self, added: Sequence[Path]) -> "Workspace":
-        return replace(self, additional=tuple(real_path(path) for path in added))
+    def with_directories(self, directories: Sequence[Path]) -> "Workspace":
+        return replace(self, additional=tuple(to_real_path(path) for path in directories))
 
     def require(self) -> Path:
         if self.root is None:
-            raise _refused(
-                f"no workspace: {self.unset_because}; start the server with --workspace DIR"
+            raise _build_refusal(
+                f"no workspace: {self.unset_reason}; start the server with --workspace DIR"
             )
         return self.root
 
@@ -75,7 +77,7 @@ class Workspace:
     def contains(self, path: Path) -> bool:
         """Whether the place `path` really leads to lies in one of our directories."""
         try:
-            real = real_path(path)
+            real = to_real_path(path)
         except Refused:
             return False
         return any(real.is_relative_to(directory) for directory in self.directories)
@@ -85,104 +87,104 @@ class Workspace:
 
         A relative path starts at `cwd`, or at the root where there is none.
         """
-        _refuse_what_is_no_path(text)
-        path = _expanded(text)
+        _refuse_invalid_path(text)
+        path = _expand_home(text)
         if not path.is_absolute():
             path = (cwd or self.require()) / path
-        return _without_parents(path)
+        return _remove_parent_parts(path)
 
 
-def real_path(path: Path) -> Path:
+def to_real_path(path: Path) -> Path:
     """Where an absolute `path` leads. The missing end of a new file's path is kept as it is."""
-    return both_ends(path)[-1]
+    return resolve_links(path)[-1]
 
 
-def both_ends(path: Path) -> tuple[Path, ...]:
+def resolve_links(path: Path) -> tuple[Path, ...]:
     """The absolute `path` itself first, the real path last, between them every link's step.
 
     A path without links gives one element. Raises `Refused` where links run in a circle or a
     directory on the way cannot be looked into: what cannot be resolved is not to be judged.
     """
     if not path.is_absolute():
-        raise _refused(f"{path}: not an absolute path")
-    ends = [_without_parents(path)]
-    for step in _steps(ends[0]):
+        raise _build_refusal(f"{path}: not an absolute path")
+    ends = [_remove_parent_parts(path)]
+    for step in _iter_link_steps(ends[0]):
         if step != ends[-1]:
             ends.append(step)
     return tuple(ends)
 
 
-def _steps(path: Path) -> Iterator[Path]:
+def _iter_link_steps(path: Path) -> Iterator[Path]:
     """The names of one place, each with a link less; a name with `..` left in it is passed over."""
-    done, pending, links, moved = _anchor(path), list(path.parts[1:]), 0, False
+    done, pending, links, moved = _normalize_anchor(path), list(path.parts[1:]), 0, False
     while pending:
         part = pending.pop(0)
         if part == "..":
             done = done.parent
-        elif (target := _link_target(done / part)) is None:
+        elif (target := _read_link_target(done / part)) is None:
             done = done / part
         else:
             links, moved = links + 1, True
             if links > _MAX_LINKS:
-                raise _refused(f"{path}: too many symbolic links, or links in a circle")
-            done = _anchor(target) if target.is_absolute() else done
+                raise _build_refusal(f"{path}: too many symbolic links, or links in a circle")
+            done = _normalize_anchor(target) if target.is_absolute() else done
             pending = [*(target.parts[1:] if target.is_absolute() else target.parts), *pending]
         if moved and ".." not in pending:
             moved = False
             yield done.joinpath(*pending)
 
 
-def _link_target(path: Path) -> Path | None:
+def _read_link_target(path: Path) -> Path | None:
     try:
         return path.readlink() if stat.S_ISLNK(path.lstat().st_mode) else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _refused(f"{path}: cannot be resolved: {error.strerror}") from error
+        raise _build_refusal(f"{path}: cannot be resolved: {error.strerror}") from error
 
 
-def _without_parents(path: Path) -> Path:
+def _remove_parent_parts(path: Path) -> Path:
     """Takes `..` out the way the kernel would: the parent of a link is its target's parent."""
-    done = _anchor(path)
+    done = _normalize_anchor(path)
     for part in path.parts[1:]:
         if part != "..":
             done = done / part
         else:
-            done = (done if _link_target(done) is None else real_path(done)).parent
+            done = (done if _read_link_target(done) is None else to_real_path(done)).parent
     return done
 
 
-def _anchor(path: Path) -> Path:
+def _normalize_anchor(path: Path) -> Path:
     # POSIX lets exactly two leading slashes mean something else; no system of ours does.
     return Path("/") if path.anchor == "//" else Path(path.anchor)
 
 
-def _refuse_what_is_no_path(text: str) -> None:
+def _refuse_invalid_path(text: str) -> None:
     if not text:
-        raise _refused("the path is empty; give the path of a file")
+        raise _build_refusal("the path is empty; give the path of a file")
     if "\0" in text:
-        raise _refused(f"{text!r}: a path cannot contain a NUL character")
+        raise _build_refusal(f"{text!r}: a path cannot contain a NUL character")
     if text.lower().startswith("file://"):
-        raise _refused(f"{text!r} is a URL; give the path alone, as in /home/me/notes.txt")
+        raise _build_refusal(f"{text!r} is a URL; give the path alone, as in /home/me/notes.txt")
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
-        raise _refused(f"{text!r}: a path cannot contain half a surrogate pair") from error
+        raise _build_refusal(f"{text!r}: a path cannot contain half a surrogate pair") from error
 
 
-def _expanded(text: str) -> Path:
+def _expand_home(text: str) -> Path:
     try:
         # Path drops a leading "./", which is how a name that begins with ~ is written.
         return Path(text).expanduser() if text.startswith("~") else Path(text)
     except RuntimeError as error:
-        raise _refused(
+        raise _build_refusal(
             f"{text!r}: no such home directory; for a file whose name begins with ~ write ./~…"
         ) from error
 
 
-def _flagged(flag: Path, cwd: Path) -> Path:
+def _resolve_flag(flag: Path, cwd: Path) -> Path:
     try:
-        real = real_path(cwd / _expanded(str(flag)))
+        real = to_real_path(cwd / _expand_home(str(flag)))
     except Refused as refused:
         raise StartError(f"--workspace {flag}: {refused}") from refused
     if not real.is_dir():
@@ -190,11 +192,11 @@ def _flagged(flag: Path, cwd: Path) -> Path:
     return real
 
 
-def _unfit(candidate: Path) -> str:
+def _explain_unfit(candidate: Path) -> str:
     """Why `candidate` is not taken by default; empty where it may be."""
     if candidate == Path(candidate.anchor):
         return f"{candidate} is the root of the file system, which is never taken by default"
-    if _home().is_relative_to(candidate):
+    if _find_home().is_relative_to(candidate):
         return f"{candidate} is or holds the home directory, which is never taken by default"
     if _is_system(candidate):
         return f"{candidate} is a system directory, which is never taken by default"
@@ -206,17 +208,17 @@ def _unfit(candidate: Path) -> str:
 def _is_system(candidate: Path) -> bool:
     if candidate in _SHARED_PARENTS:
         return True
-    if any(candidate.is_relative_to(place) for place in _ORDINARY):
+    if any(candidate.is_relative_to(place) for place in _USER_DIRECTORIES):
         return False
-    return any(candidate.is_relative_to(place) for place in _SYSTEM)
+    return any(candidate.is_relative_to(place) for place in _SYSTEM_DIRECTORIES)
 
 
-def _home() -> Path:
+def _find_home() -> Path:
     try:
-        return real_path(Path.home())
+        return to_real_path(Path.home())
     except (RuntimeError, Refused):
         return Path("/")
 
 
-def _refused(message: str) -> Refused:
+def _build_refusal(message: str) -> Refused:
     return Refused(RefusedBy.SEMANTIC, message)

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from mcp_dispatch.model.text import shown
+from mcp_dispatch.model.text import format_excerpt
 
-DEFAULT_SECONDS: Final = 600.0
+DEFAULT_TIMEOUT_SECONDS: Final = 600.0
 
 Shell = Literal["sh", "bash"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
+class _ActionOptions:
     """What every hook may say of itself. `timeout` is None where it says nothing."""
 
     timeout: float | None = None
@@ -23,12 +23,12 @@ class _Options:
     """Told to the client while the hook runs."""
 
     @property
-    def seconds(self) -> float:
-        return DEFAULT_SECONDS if self.timeout is None else self.timeout
+    def timeout_seconds(self) -> float:
+        return DEFAULT_TIMEOUT_SECONDS if self.timeout is None else self.timeout
 
 
 @dataclass(frozen=True, slots=True)
-class Command(_Options):
+class HookCommand(_ActionOptions):
     """A program to run. With `args` it is started directly, without them a shell reads it."""
 
     command: str
@@ -39,11 +39,11 @@ class Command(_Options):
 
     @property
     def label(self) -> str:
-        return shown(" ".join((self.command, *(self.args or ()))))
+        return format_excerpt(" ".join((self.command, *(self.args or ()))))
 
 
 @dataclass(frozen=True, slots=True)
-class HttpPost(_Options):
+class HttpPost(_ActionOptions):
     """The event's document, posted. `variables` are those that may stand in `headers`."""
 
     url: str
@@ -55,11 +55,11 @@ class HttpPost(_Options):
     def label(self) -> str:
         """Without what may be a secret: user, password, query."""
         parts = urlsplit(self.url)
-        return shown(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+        return format_excerpt(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamCall(_Options):
+class UpstreamCall(_ActionOptions):
     """A tool of an upstream server. `input` is JSON, so that equal hooks are equal."""
 
     server: str
@@ -69,7 +69,7 @@ class UpstreamCall(_Options):
 
     @property
     def label(self) -> str:
-        return shown(f"{self.server}/{self.tool}")
+        return format_excerpt(f"{self.server}/{self.tool}")
 
 
-Action: TypeAlias = Command | HttpPost | UpstreamCall
+Action: TypeAlias = HookCommand | HttpPost | UpstreamCall

@@ -6,20 +6,31 @@ from pathlib import Path
 from typing import Final
 
 from mcp_dispatch.hooks.actions import Action
-from mcp_dispatch.hooks.config_models import read_action
-from mcp_dispatch.hooks.events import NEVER_HERE, OF_ONE_CALL, WITHOUT_MATCHER, Event
-from mcp_dispatch.hooks.matcher import EveryTool, Fit, Matcher, Unreadable, read_matcher
+from mcp_dispatch.hooks.config_models import parse_action
+from mcp_dispatch.hooks.events import (
+    EVENTS_WITHOUT_MATCHER,
+    SINGLE_CALL_EVENTS,
+    UNSUPPORTED_EVENT_NAMES,
+    HookEventName,
+)
+from mcp_dispatch.hooks.matcher import (
+    AllMatcher,
+    InvalidMatcher,
+    Matcher,
+    MatchResult,
+    parse_matcher,
+)
 from mcp_dispatch.model.decision import Origin
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.problems import Report, value_shown
+from mcp_dispatch.settings.problems import ProblemReporter, describe_value
 
 _GROUP_KEYS: Final = frozenset({"matcher", "hooks"})
 
-Fault = Callable[[str], str | None]
+ConditionCheck = Callable[[str], str | None]
 """What is wrong with the rule in an `if`; None where it can be read."""
 
 
-def _no_fault(_: str) -> None:
+def _accept_condition(_: str) -> None:
     return None
 
 
@@ -33,7 +44,7 @@ class HookSource:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    event: Event
+    event: HookEventName
     matcher: Matcher
     action: Action
     file: Path
@@ -44,7 +55,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedHook:
     """A hook that runs for a call. What it allows counts only if it is surely meant for it."""
 
     hook: Hook
@@ -57,27 +68,27 @@ class HookConfig:
 
     hooks: tuple[Hook, ...] = ()
 
-    def only(self, event: Event) -> "HookConfig":
+    def filter_by_event(self, event: HookEventName) -> "HookConfig":
         """Those that wait for one event."""
         return HookConfig(tuple(hook for hook in self.hooks if hook.event is event))
 
-    def matching(self, event: Event, about: str) -> tuple[Matched, ...]:
+    def find_matching(self, event: HookEventName, subject: str) -> tuple[MatchedHook, ...]:
         """The hooks to run for this tool, server or occasion, as far as matchers say; the same
         action named several times runs once."""
-        found: dict[Action, Matched] = {}
+        found: dict[Action, MatchedHook] = {}
         for hook in self.hooks:
-            fit = Fit.NO if hook.event is not event else hook.matcher.fits(about)
-            if fit is Fit.NO:
+            fit = MatchResult.NO if hook.event is not event else hook.matcher.match(subject)
+            if fit is MatchResult.NO:
                 continue
-            sure = fit is Fit.YES
+            sure = fit is MatchResult.YES
             known = found.get(hook.action)
             if known is None or (sure and not known.sure):
-                found[hook.action] = Matched(hook, sure)
+                found[hook.action] = MatchedHook(hook, sure)
         return tuple(found.values())
 
 
 def parse_hooks(
-    sources: Sequence[HookSource], fault: Fault = _no_fault
+    sources: Sequence[HookSource], check_condition: ConditionCheck = _accept_condition
 ) -> tuple[HookConfig, tuple[str, ...]]:
     """The hooks of all files in the order given, and what was skipped or read differently.
 
@@ -87,85 +98,97 @@ def parse_hooks(
     problems: list[str] = []
     hooks: list[Hook] = []
     for source in sources:
-        report = Report(str(source.file), "hooks", problems)
-        hooks.extend(_of_file(source, fault, report))
+        report = ProblemReporter(str(source.file), "hooks", problems)
+        hooks.extend(_parse_file(source, check_condition, report))
     return HookConfig(tuple(hooks)), tuple(problems)
 
 
-def _of_file(source: HookSource, fault: Fault, report: Report) -> Iterable[Hook]:
+def _parse_file(
+    source: HookSource, check_condition: ConditionCheck, report: ProblemReporter
+) -> Iterable[Hook]:
     if not isinstance(source.raw, dict):
-        report.expected("an object of events", source.raw)
+        report.report_unexpected("an object of events", source.raw)
         return
     for name, groups in source.raw.items():
-        inner = report.at(name)
-        event = _event(name, inner)
+        inner = report.enter_key(name)
+        event = _find_event(name, inner)
         if event is None:
             continue
         if not isinstance(groups, list):
-            inner.expected('a list of {"matcher", "hooks"} objects', groups)
+            inner.report_unexpected('a list of {"matcher", "hooks"} objects', groups)
             continue
         for index, group in enumerate(groups):
-            yield from _of_group(event, group, source.file, fault, inner.item(index))
+            yield from _parse_group(
+                event, group, source.file, check_condition, inner.enter_item(index)
+            )
 
 
-def _event(name: str, report: Report) -> Event | None:
-    for event in Event:
+def _find_event(name: str, report: ProblemReporter) -> HookEventName | None:
+    for event in HookEventName:
         if event.value == name:
             return event
-    if name in NEVER_HERE:
-        report.say("never happens in a server of tools; its hooks do not run")
+    if name in UNSUPPORTED_EVENT_NAMES:
+        report.report("never happens in a server of tools; its hooks do not run")
     else:
-        report.say("is not a hook event; its hooks do not run")
+        report.report("is not a hook event; its hooks do not run")
     return None
 
 
-def _of_group(
-    event: Event, group: Json, file: Path, fault: Fault, report: Report
+def _parse_group(
+    event: HookEventName,
+    group: Json,
+    file: Path,
+    check_condition: ConditionCheck,
+    report: ProblemReporter,
 ) -> Iterable[Hook]:
     if not isinstance(group, dict):
-        report.expected('an object with "hooks"', group)
+        report.report_unexpected('an object with "hooks"', group)
         return
     for key in [key for key in group if key not in _GROUP_KEYS]:
-        report.at(key).say("has no effect here; options of a hook stand beside its type")
+        report.enter_key(key).report("has no effect here; options of a hook stand beside its type")
     entries = group.get("hooks")
     if not isinstance(entries, list):
-        report.at("hooks").expected("a list of hooks", entries)
+        report.enter_key("hooks").report_unexpected("a list of hooks", entries)
         return
-    matcher = _matcher(event, group, report.at("matcher"))
+    matcher = _parse_group_matcher(event, group, report.enter_key("matcher"))
     for index, entry in enumerate(entries):
-        inner = report.at("hooks").item(index)
-        action = read_action(entry, inner)
-        if action is not None and _applicable(event, action, fault, inner.at("if")):
+        inner = report.enter_key("hooks").enter_item(index)
+        action = parse_action(entry, inner)
+        if action is not None and _can_apply(event, action, check_condition, inner.enter_key("if")):
             yield Hook(event, matcher, action, file)
 
 
-def _matcher(event: Event, group: JsonObject, report: Report) -> Matcher:
+def _parse_group_matcher(
+    event: HookEventName, group: JsonObject, report: ProblemReporter
+) -> Matcher:
     if "matcher" not in group:
-        return EveryTool()
+        return AllMatcher()
     text = group["matcher"]
-    if event in WITHOUT_MATCHER:
+    if event in EVENTS_WITHOUT_MATCHER:
         if text not in ("", "*"):
-            report.say(f"{event.value} has no matcher; it is ignored")
-        return EveryTool()
-    matcher = read_matcher(text) if isinstance(text, str) else Unreadable()
-    if isinstance(matcher, Unreadable):
-        report.say(
-            f"expected tool names or a regular expression, got {value_shown(text)}; its hooks run "
+            report.report(f"{event.value} has no matcher; it is ignored")
+        return AllMatcher()
+    matcher = parse_matcher(text) if isinstance(text, str) else InvalidMatcher()
+    if isinstance(matcher, InvalidMatcher):
+        report.report(
+            f"expected tool names or a regular expression, got {describe_value(text)}; its hooks run "
             "for every tool, and what they allow does not count"
         )
     return matcher
 
 
-def _applicable(event: Event, action: Action, fault: Fault, report: Report) -> bool:
+def _can_apply(
+    event: HookEventName, action: Action, check_condition: ConditionCheck, report: ProblemReporter
+) -> bool:
     """A rule says something about one call only; elsewhere its hook never runs."""
     if action.condition is None:
         return True
-    if event not in OF_ONE_CALL:
-        report.say(f"{event.value} is not about one call of a tool; the hook does not run")
+    if event not in SINGLE_CALL_EVENTS:
+        report.report(f"{event.value} is not about one call of a tool; the hook does not run")
         return False
-    if why := fault(action.condition):
-        report.say(
-            f"{value_shown(action.condition)}: {why}; the hook runs whenever its matcher fits, "
+    if why := check_condition(action.condition):
+        report.report(
+            f"{describe_value(action.condition)}: {why}; the hook runs whenever its matcher fits, "
             "and what it allows does not count"
         )
     return True

@@ -6,18 +6,18 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from mcp_dispatch.hooks.actions import Action, Command, HttpPost, UpstreamCall
+from mcp_dispatch.hooks.actions import Action, HookCommand, HttpPost, UpstreamCall
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.problems import Report, value_shown
+from mcp_dispatch.settings.problems import ProblemReporter, describe_value
 
 
-def _startable(text: str) -> str:
+def _reject_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("NUL")
     return text
 
 
-def _postable(url: str) -> str:
+def _validate_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or not url.isascii():
         raise ValueError("not http")
@@ -26,7 +26,7 @@ def _postable(url: str) -> str:
     return url
 
 
-_Startable = Annotated[str, AfterValidator(_startable)]
+_TextWithoutNul = Annotated[str, AfterValidator(_reject_nul)]
 _Name = Annotated[str, Field(min_length=1)]
 
 
@@ -41,14 +41,14 @@ class _Entry(BaseModel):
 
 
 class _CommandEntry(_Entry):
-    command: Annotated[_Startable, Field(min_length=1)]
-    args: list[_Startable] = []
+    command: Annotated[_TextWithoutNul, Field(min_length=1)]
+    args: list[_TextWithoutNul] = []
     shell: Literal["bash"] = "bash"
     background: bool = Field(default=False, alias="async")
 
 
 class _HttpEntry(_Entry):
-    url: Annotated[str, AfterValidator(_postable)]
+    url: Annotated[str, AfterValidator(_validate_url)]
     headers: dict[str, str] = {}
     allowed_env_vars: list[str] = Field(default=[], alias="allowedEnvVars")
 
@@ -59,7 +59,7 @@ class _UpstreamEntry(_Entry):
     input: dict[str, JsonValue] = {}
 
 
-_EXPECTED: Final = {
+_EXPECTATIONS: Final = {
     "command": "a command, not empty and without NUL",
     "args": "a list of texts",
     "shell": '"bash"',
@@ -74,93 +74,97 @@ _EXPECTED: Final = {
     "tool": "the name of a tool",
     "input": "an object",
 }
-_OPTIONS: Final = frozenset({"timeout", "async", "onFailure", "statusMessage", "allowedEnvVars"})
-_WITHOUT_EFFECT: Final = frozenset({"asyncRewake", "once"})
-_READ_ELSEWHERE: Final = frozenset({"type", "if"})
+_OPTIONAL_KEYS: Final = frozenset(
+    {"timeout", "async", "onFailure", "statusMessage", "allowedEnvVars"}
+)
+_IGNORED_KEYS: Final = frozenset({"asyncRewake", "once"})
+_KEYS_READ_ELSEWHERE: Final = frozenset({"type", "if"})
 
 _AnyEntry = TypeVar("_AnyEntry", _CommandEntry, _HttpEntry, _UpstreamEntry)
 
 
-class _Common(TypedDict):
+class _CommonOptions(TypedDict):
     timeout: float | None
     condition: str | None
     block_on_failure: bool
     status: str
 
 
-def read_action(entry: Json, report: Report) -> Action | None:
+def parse_action(entry: Json, report: ProblemReporter) -> Action | None:
     """What the hook does, or None once it has been reported why it cannot be done."""
     if not isinstance(entry, dict):
-        report.expected('an object with "type"', entry)
+        report.report_unexpected('an object with "type"', entry)
         return None
     match entry.get("type"):
         case "command":
-            return _command(entry, report)
+            return _parse_command(entry, report)
         case "http":
-            return _http(entry, report)
+            return _parse_http(entry, report)
         case "mcp_tool":
-            return _upstream(entry, report)
+            return _parse_mcp_tool(entry, report)
         case "prompt" | "agent" as kind:
-            report.at("type").say(f'"{kind}" needs a model; the hook does not run')
+            report.enter_key("type").report(f'"{kind}" needs a model; the hook does not run')
         case kind:
-            report.at("type").expected('"command", "http" or "mcp_tool"', kind)
+            report.enter_key("type").report_unexpected('"command", "http" or "mcp_tool"', kind)
     return None
 
 
-def _command(entry: JsonObject, report: Report) -> Command | None:
-    written = _validated(_CommandEntry, entry, report)
+def _parse_command(entry: JsonObject, report: ProblemReporter) -> HookCommand | None:
+    written = _validate_entry(_CommandEntry, entry, report)
     if written is None:
         return None
-    return Command(
+    return HookCommand(
         command=written.command,
         args=tuple(written.args) if "args" in entry else None,
         shell="bash" if "shell" in entry else "sh",
         background=written.background,
-        **_common(entry, written),
+        **_collect_common_options(entry, written),
     )
 
 
-def _http(entry: JsonObject, report: Report) -> HttpPost | None:
-    written = _validated(_HttpEntry, entry, report)
+def _parse_http(entry: JsonObject, report: ProblemReporter) -> HttpPost | None:
+    written = _validate_entry(_HttpEntry, entry, report)
     if written is None:
         return None
     return HttpPost(
         url=written.url,
         headers=tuple(written.headers.items()),
         variables=tuple(written.allowed_env_vars),
-        **_common(entry, written),
+        **_collect_common_options(entry, written),
     )
 
 
-def _upstream(entry: JsonObject, report: Report) -> UpstreamCall | None:
-    written = _validated(_UpstreamEntry, entry, report)
+def _parse_mcp_tool(entry: JsonObject, report: ProblemReporter) -> UpstreamCall | None:
+    written = _validate_entry(_UpstreamEntry, entry, report)
     if written is None:
         return None
     return UpstreamCall(
         server=written.server,
         tool=written.tool,
         input=json.dumps(written.input, sort_keys=True),
-        **_common(entry, written),
+        **_collect_common_options(entry, written),
     )
 
 
-def _common(entry: JsonObject, written: _Entry) -> _Common:
+def _collect_common_options(entry: JsonObject, parsed: _Entry) -> _CommonOptions:
     return {
-        "timeout": written.timeout,
-        "condition": _condition(entry),
-        "block_on_failure": written.on_failure == "block",
-        "status": written.status_message,
+        "timeout": parsed.timeout,
+        "condition": _read_condition(entry),
+        "block_on_failure": parsed.on_failure == "block",
+        "status": parsed.status_message,
     }
 
 
-def _condition(entry: JsonObject) -> str | None:
+def _read_condition(entry: JsonObject) -> str | None:
     if "if" not in entry:
         return None
     rule = entry["if"]
-    return rule if isinstance(rule, str) else value_shown(rule)
+    return rule if isinstance(rule, str) else describe_value(rule)
 
 
-def _validated(model: type[_AnyEntry], entry: JsonObject, report: Report) -> _AnyEntry | None:
+def _validate_entry(
+    model: type[_AnyEntry], entry: JsonObject, report: ProblemReporter
+) -> _AnyEntry | None:
     """With one bad option the hook runs without that option; else it does not run."""
     wrong: dict[str, Json] = {}
     try:
@@ -169,21 +173,23 @@ def _validated(model: type[_AnyEntry], entry: JsonObject, report: Report) -> _An
         wrong = {str(fault["loc"][0]): cast(Json, fault["input"]) for fault in error.errors()}
         written = None
     for key, value in wrong.items():
-        got = value_shown(None if key not in entry else value)
-        kept = "the default is used" if key in _OPTIONS else "the hook does not run"
-        report.at(key).say(f"expected {_EXPECTED[key]}, got {got}; {kept}")
-    if wrong.keys() - _OPTIONS:
+        got = describe_value(None if key not in entry else value)
+        kept = "the default is used" if key in _OPTIONAL_KEYS else "the hook does not run"
+        report.enter_key(key).report(f"expected {_EXPECTATIONS[key]}, got {got}; {kept}")
+    if wrong.keys() - _OPTIONAL_KEYS:
         return None
-    _report_the_unknown(model, entry, report)
+    _report_unknown_keys(model, entry, report)
     good = {key: entry[key] for key in entry.keys() - wrong.keys()}
     return written or model.model_validate(good)
 
 
-def _report_the_unknown(model: type[_Entry], entry: JsonObject, report: Report) -> None:
+def _report_unknown_keys(model: type[_Entry], entry: JsonObject, report: ProblemReporter) -> None:
     known = {field.alias or name for name, field in model.model_fields.items()}
     for key in entry:
-        if key in _WITHOUT_EFFECT:
-            report.at(key).say("has no effect in a server of tools")
-        elif key not in known and key not in _READ_ELSEWHERE:
+        if key in _IGNORED_KEYS:
+            report.enter_key(key).report("has no effect in a server of tools")
+        elif key not in known and key not in _KEYS_READ_ELSEWHERE:
             kind = entry["type"]
-            report.at(key).say(f"is not an option of a hook of type {kind} and has no effect")
+            report.enter_key(key).report(
+                f"is not an option of a hook of type {kind} and has no effect"
+            )

@@ -9,52 +9,56 @@ from typing import assert_never
 
 import anyio
 
-from mcp_dispatch.hooks.actions import Command, HttpPost, UpstreamCall
-from mcp_dispatch.hooks.config import Hook, Matched
-from mcp_dispatch.hooks.events import Event, hook_name
-from mcp_dispatch.hooks.merge import Spoken, framed_context, heeded
-from mcp_dispatch.hooks.output import Failure, HookAnswer, Printed, read_answer
+from mcp_dispatch.hooks.actions import HookCommand, HttpPost, UpstreamCall
+from mcp_dispatch.hooks.config import Hook, MatchedHook
+from mcp_dispatch.hooks.events import HookEventName, format_hook_name
+from mcp_dispatch.hooks.merge import HookReply, build_reply, format_context
+from mcp_dispatch.hooks.output import HookAnswer, HookFailure, HookOutput, parse_answer
 from mcp_dispatch.hooks.runners.command import CommandRunner
 from mcp_dispatch.hooks.runners.http import HttpRunner
 from mcp_dispatch.hooks.runners.mcp_tool import UpstreamRunner
-from mcp_dispatch.model.hook_context import Circumstances, HookEvent, HookRecord
+from mcp_dispatch.model.hook_context import HookContext, HookEvent, HookRecord
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.text import LONGEST_TEXT, escape_unprintable, first_line
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.model.text import MAX_TEXT_CHARS, escape_unprintable, extract_first_line
+from mcp_dispatch.processes.children import ProcessGroup
 
 
-def records_of(name: str, spoken: Spoken) -> Iterator[HookRecord]:
+def build_records(name: str, reply: HookReply) -> Iterator[HookRecord]:
     """One line for each thing that a hook did, in the order in which it matters."""
-    answer, hook = spoken.answer, spoken.hook
+    answer, hook = reply.answer, reply.hook
     if answer.failure is not None and answer.failure.timed_out:
-        yield cancelled(name, hook, answer.failure.message)
+        yield build_cancelled_record(name, hook, answer.failure.message)
     elif answer.failure is not None:
-        yield HookRecord(HookEvent.ERROR, name, {**_who(hook), "error": answer.failure.message})
+        yield HookRecord(
+            HookEvent.ERROR, name, {**_describe_hook(hook), "error": answer.failure.message}
+        )
     if answer.effect is not None:
         decided: JsonObject = {"decision": answer.effect.name.lower(), "reason": answer.reason}
-        yield HookRecord(HookEvent.PERMISSION_DECISION, name, {**_who(hook), **decided})
+        yield HookRecord(HookEvent.PERMISSION_DECISION, name, {**_describe_hook(hook), **decided})
     if answer.context:
         yield HookRecord(
-            HookEvent.ADDITIONAL_CONTEXT, name, {**_who(hook), "content": answer.context}
+            HookEvent.ADDITIONAL_CONTEXT, name, {**_describe_hook(hook), "content": answer.context}
         )
     if answer.stopped is not None:
         yield HookRecord(
-            HookEvent.STOPPED_CONTINUATION, name, {**_who(hook), "message": answer.stopped}
+            HookEvent.STOPPED_CONTINUATION,
+            name,
+            {**_describe_hook(hook), "message": answer.stopped},
         )
 
 
-def cancelled(name: str, hook: Hook, why: str) -> HookRecord:
-    return HookRecord(HookEvent.CANCELLED, name, {**_who(hook), "reason": why})
+def build_cancelled_record(name: str, hook: Hook, reason: str) -> HookRecord:
+    return HookRecord(HookEvent.CANCELLED, name, {**_describe_hook(hook), "reason": reason})
 
 
-def summary(name: str, spoken: Sequence[Spoken], seconds: float) -> HookRecord:
-    stops = [each.answer.stopped for each in spoken if each.answer.stopped is not None]
+def build_summary_record(name: str, replies: Sequence[HookReply], seconds: float) -> HookRecord:
+    stops = [each.answer.stopped for each in replies if each.answer.stopped is not None]
     details: JsonObject = {
-        "count": len(spoken),
-        "infos": [f"{each.hook.action.label}: {_info(each)}" for each in spoken],
+        "count": len(replies),
+        "infos": [f"{each.hook.action.label}: {_summarize_reply(each)}" for each in replies],
         "errors": [
             f"{each.hook.action.label}: {each.answer.failure.message}"
-            for each in spoken
+            for each in replies
             if each.answer.failure is not None
         ],
         "prevented_continuation": bool(stops),
@@ -64,12 +68,12 @@ def summary(name: str, spoken: Sequence[Spoken], seconds: float) -> HookRecord:
     return HookRecord(HookEvent.SUMMARY, name, details)
 
 
-def _who(hook: Hook) -> JsonObject:
+def _describe_hook(hook: Hook) -> JsonObject:
     return {"command": hook.action.label, "file": str(hook.file)}
 
 
-def _info(spoken: Spoken) -> str:
-    answer = spoken.answer
+def _summarize_reply(reply: HookReply) -> str:
+    answer = reply.answer
     if answer.message:
         return answer.message
     if answer.effect is not None:
@@ -81,94 +85,109 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class HookInvocation:
     """What happened: the event, what it is about (a tool, a server), and the document of it."""
 
-    event: Event
-    about: str
+    event: HookEventName
+    subject: str
     document: bytes
-    circumstances: Circumstances
+    context: HookContext
 
     @property
     def name(self) -> str:
-        return hook_name(self.event, self.about)
+        return format_hook_name(self.event, self.subject)
 
 
-class Engine:
+class HookEngine:
     """`children` keeps the hooks that nobody waits for."""
 
     def __init__(
         self,
-        children: Children,
+        processes: ProcessGroup,
         commands: CommandRunner,
         posts: HttpRunner,
         upstreams: UpstreamRunner,
     ) -> None:
-        self._children = children
+        self._processes = processes
         self._commands = commands
         self._posts = posts
         self._upstreams = upstreams
 
-    async def hear(self, matching: Sequence[Matched], occasion: Occasion) -> list[Spoken]:
+    async def run_hooks(
+        self, matching: Sequence[MatchedHook], invocation: HookInvocation
+    ) -> list[HookReply]:
         """Their answers in configuration order, whichever came first."""
-        spoken: dict[int, Spoken] = {}
+        spoken: dict[int, HookReply] = {}
         started = time.monotonic()
 
-        async def listen(place: int, matched: Matched) -> None:
-            spoken[place] = await self._listen(matched, occasion)
+        async def run_hook(position: int, matched: MatchedHook) -> None:
+            spoken[position] = await self._run_hook(matched, invocation)
 
         async with anyio.create_task_group() as tasks:
             for place, matched in enumerate(matching):
                 # What ends with the session has nothing to come after it.
-                if matched.hook.action.background and occasion.event is not Event.SESSION_END:
-                    self._children.beside(partial(self._in_background, matched, occasion))
+                if (
+                    matched.hook.action.background
+                    and invocation.event is not HookEventName.SESSION_END
+                ):
+                    self._processes.spawn_task(
+                        partial(self._run_in_background, matched, invocation)
+                    )
                 else:
-                    tasks.start_soon(listen, place, matched)
+                    tasks.start_soon(run_hook, place, matched)
         heard = [spoken[place] for place in sorted(spoken)]
         if heard:
             seconds = time.monotonic() - started
-            await occasion.circumstances.outlets.record(summary(occasion.name, heard, seconds))
+            await invocation.context.sink.record(
+                build_summary_record(invocation.name, heard, seconds)
+            )
         return heard
 
-    async def _listen(self, matched: Matched, occasion: Occasion) -> Spoken:
-        hook, outlets = matched.hook, occasion.circumstances.outlets
+    async def _run_hook(self, matched: MatchedHook, invocation: HookInvocation) -> HookReply:
+        hook, outlets = matched.hook, invocation.context.sink
         if hook.action.status:
-            await outlets.status(escape_unprintable(hook.action.status))
+            await outlets.show_status(escape_unprintable(hook.action.status))
         try:
-            answer = await self._answer(hook, occasion)
+            answer = await self._collect_answer(hook, invocation)
         except anyio.get_cancelled_exc_class():
-            await outlets.record(cancelled(occasion.name, hook, "the call was cancelled"))
+            await outlets.record(
+                build_cancelled_record(invocation.name, hook, "the call was cancelled")
+            )
             raise
-        if len(answer.context) > LONGEST_TEXT:
-            answer = replace(answer, context=await outlets.keep(answer.context))
-        spoken = heeded(matched, answer, occasion.about)
-        _log(occasion.name, spoken)
-        for record in records_of(occasion.name, spoken):
+        if len(answer.context) > MAX_TEXT_CHARS:
+            answer = replace(answer, context=await outlets.store_text(answer.context))
+        spoken = build_reply(matched, answer, invocation.subject)
+        _log_reply(invocation.name, spoken)
+        for record in build_records(invocation.name, spoken):
             await outlets.record(record)
         return spoken
 
-    async def _in_background(self, matched: Matched, occasion: Occasion) -> None:
+    async def _run_in_background(self, matched: MatchedHook, invocation: HookInvocation) -> None:
         """What it says for the model waits for the next result."""
         try:
-            spoken = await self._listen(matched, occasion)
+            spoken = await self._run_hook(matched, invocation)
         except Exception:  # it runs beside everything: its trouble is its own
             logger.exception("hook %s failed unexpectedly", matched.hook.action.label)
             return
-        if text := framed_context(occasion.about, spoken):
-            occasion.circumstances.outlets.later(text)
+        if text := format_context(invocation.subject, spoken):
+            invocation.context.sink.add_note(text)
 
-    async def _answer(self, hook: Hook, occasion: Occasion) -> HookAnswer:
-        heard = await self._heard(hook, occasion)
-        if isinstance(heard, Failure):
+    async def _collect_answer(self, hook: Hook, invocation: HookInvocation) -> HookAnswer:
+        heard = await self._execute_action(hook, invocation)
+        if isinstance(heard, HookFailure):
             return HookAnswer(failure=heard)
         if heard.stderr:
-            _say(logging.DEBUG, occasion.name, hook, f"stderr: {first_line(heard.stderr)}")
-        return read_answer(hook.event, heard)
+            _log_message(
+                logging.DEBUG, invocation.name, hook, f"stderr: {extract_first_line(heard.stderr)}"
+            )
+        return parse_answer(hook.event, heard)
 
-    async def _heard(self, hook: Hook, occasion: Occasion) -> Printed | Failure:
-        document, circumstances = occasion.document, occasion.circumstances
+    async def _execute_action(
+        self, hook: Hook, invocation: HookInvocation
+    ) -> HookOutput | HookFailure:
+        document, circumstances = invocation.document, invocation.context
         match hook.action:
-            case Command() as command:
+            case HookCommand() as command:
                 return await self._commands.run(command, document, circumstances)
             case HttpPost() as post:
                 return await self._posts.run(post, document)
@@ -178,17 +197,21 @@ class Engine:
                 assert_never(hook.action)
 
 
-def _log(name: str, spoken: Spoken) -> None:
-    answer = spoken.answer
+def _log_reply(name: str, reply: HookReply) -> None:
+    answer = reply.answer
     if answer.failure is not None:
-        _say(logging.WARNING, name, spoken.hook, f"hook error: {answer.failure.message}")
+        _log_message(logging.WARNING, name, reply.hook, f"hook error: {answer.failure.message}")
     for note in answer.notes:
-        _say(logging.WARNING, name, spoken.hook, note)
+        _log_message(logging.WARNING, name, reply.hook, note)
     if answer.message:
-        _say(logging.INFO, name, spoken.hook, f"says: {answer.message}")
+        _log_message(logging.INFO, name, reply.hook, f"says: {answer.message}")
 
 
-def _say(level: int, name: str, hook: Hook, what: str) -> None:
+def _log_message(level: int, name: str, hook: Hook, message: str) -> None:
     logger.log(
-        level, "%s [%s]: %s", escape_unprintable(name), hook.action.label, escape_unprintable(what)
+        level,
+        "%s [%s]: %s",
+        escape_unprintable(name),
+        hook.action.label,
+        escape_unprintable(message),
     )

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Final
 
 
-class Event(Enum):
+class HookEventName(Enum):
     """An event that is fired here. The value is the name in settings.json."""
 
     PRE_TOOL_USE = "PreToolUse"
@@ -19,24 +19,29 @@ class Event(Enum):
     ELICITATION_RESULT = "ElicitationResult"
 
 
-OF_ONE_CALL: Final = frozenset(
-    {Event.PRE_TOOL_USE, Event.POST_TOOL_USE, Event.POST_TOOL_USE_FAILURE}
-    | {Event.PERMISSION_REQUEST, Event.PERMISSION_DENIED}
+SINGLE_CALL_EVENTS: Final = frozenset(
+    {HookEventName.PRE_TOOL_USE, HookEventName.POST_TOOL_USE, HookEventName.POST_TOOL_USE_FAILURE}
+    | {HookEventName.PERMISSION_REQUEST, HookEventName.PERMISSION_DENIED}
 )
 """Only about these can a rule in `if` say anything."""
 
-BLOCKED_BY_EXIT_2: Final = frozenset(
-    {Event.PRE_TOOL_USE, Event.POST_TOOL_USE, Event.POST_TOOL_USE_FAILURE, Event.POST_TOOL_BATCH}
-    | {Event.ELICITATION, Event.ELICITATION_RESULT}
+EVENTS_BLOCKED_BY_EXIT_2: Final = frozenset(
+    {
+        HookEventName.PRE_TOOL_USE,
+        HookEventName.POST_TOOL_USE,
+        HookEventName.POST_TOOL_USE_FAILURE,
+        HookEventName.POST_TOOL_BATCH,
+    }
+    | {HookEventName.ELICITATION, HookEventName.ELICITATION_RESULT}
 )
 
-SAY_IN_PLAIN_TEXT: Final = frozenset({Event.SESSION_START})
+PLAIN_TEXT_EVENTS: Final = frozenset({HookEventName.SESSION_START})
 """Where stdout that is no JSON is meant for the model."""
 
-WITHOUT_MATCHER: Final = frozenset({Event.POST_TOOL_BATCH})
+EVENTS_WITHOUT_MATCHER: Final = frozenset({HookEventName.POST_TOOL_BATCH})
 
 # They belong to a client that talks to the model; a server of tools never sees them.
-NEVER_HERE: Final = frozenset(
+UNSUPPORTED_EVENT_NAMES: Final = frozenset(
     {"Notification", "UserPromptSubmit", "UserPromptExpansion", "Stop", "StopFailure", "Setup"}
     | {"SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "PreModelSwitch"}
     | {"PostModelSwitch", "TeammateIdle", "TaskCreated", "TaskCompleted", "ConfigChange"}
@@ -45,6 +50,6 @@ NEVER_HERE: Final = frozenset(
 )
 
 
-def hook_name(event: Event, about: str) -> str:
+def format_hook_name(event: HookEventName, subject: str) -> str:
     """How a hook is named to the model and in the log: `PreToolUse:Bash`."""
-    return f"{event.value}:{about}" if about else event.value
+    return f"{event.value}:{subject}" if subject else event.value

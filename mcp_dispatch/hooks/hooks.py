@@ -8,63 +8,69 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_dispatch.hooks.config import HookConfig, Matched
-from mcp_dispatch.hooks.engine import Engine, Occasion
-from mcp_dispatch.hooks.events import Event, hook_name
+from mcp_dispatch.hooks.config import HookConfig, MatchedHook
+from mcp_dispatch.hooks.engine import HookEngine, HookInvocation
+from mcp_dispatch.hooks.events import HookEventName, format_hook_name
 from mcp_dispatch.hooks.input import (
-    Untellable,
-    after_document,
-    batch_document,
-    before_document,
-    denied_document,
-    question_document,
-    reply_document,
-    request_document,
-    session_document,
+    HookInputError,
+    build_elicitation_input,
+    build_elicitation_result_input,
+    build_permission_denied_input,
+    build_permission_request_input,
+    build_post_tool_batch_input,
+    build_post_tool_use_input,
+    build_pre_tool_use_input,
+    build_session_input,
 )
-from mcp_dispatch.hooks.matcher import Fit
+from mcp_dispatch.hooks.matcher import MatchResult
 from mcp_dispatch.hooks.merge import (
-    Spoken,
-    afterword,
-    batch_afterword,
+    HookReply,
+    collect_session_contexts,
     may_retry,
-    reply_of_person,
-    reply_to_question,
-    review,
-    session_contexts,
-    verdict,
+    merge_elicitation,
+    merge_elicitation_result,
+    merge_permission_request,
+    merge_post_tool_batch,
+    merge_post_tool_use,
+    merge_pre_tool_use,
 )
 from mcp_dispatch.hooks.runners.command import CommandRunner
 from mcp_dispatch.hooks.runners.http import HttpLimits, HttpRunner
-from mcp_dispatch.hooks.runners.mcp_tool import NoUpstreams, UpstreamRunner, Upstreams
-from mcp_dispatch.model.calls import Afterword, BatchedCall, CheckedCall, Executed, Review
+from mcp_dispatch.hooks.runners.mcp_tool import NoUpstreams, UpstreamCaller, UpstreamRunner
+from mcp_dispatch.model.calls import (
+    BatchedCall,
+    CheckedCall,
+    Executed,
+    PostHookResult,
+    PreHookResult,
+)
 from mcp_dispatch.model.decision import Effect, Tier, Vote
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.text import escape_unprintable
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 
 logger = logging.getLogger(__name__)
 
-SESSION_END_SECONDS: Final = 1.5
+DEFAULT_SESSION_END_SECONDS: Final = 1.5
 """What all hooks of a session's end have together, unless one of them asks for more."""
-LONGEST_SESSION_END: Final = 60.0
+MAX_SESSION_END_SECONDS: Final = 60.0
 _SESSION_END_VARIABLE: Final = "CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS"
 
-Condition = Callable[[str, CheckedCall, Circumstances], Fit]
+ConditionMatcher = Callable[[str, CheckedCall, HookContext], MatchResult]
 """Whether the rule in an `if` speaks of the call."""
 
 
-def _unsure(_: str, __: CheckedCall, ___: Circumstances) -> Fit:
-    return Fit.UNSURE
+def _default_condition(_: str, __: CheckedCall, ___: HookContext) -> MatchResult:
+    return MatchResult.UNSURE
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class HookServices:
     """What hooks may use of the rest of the server."""
 
-    upstreams: Upstreams = field(default_factory=NoUpstreams)
-    condition: Condition = _unsure
+    upstreams: UpstreamCaller = field(default_factory=NoUpstreams)
+    match_condition: ConditionMatcher = _default_condition
     http: HttpLimits = field(default_factory=HttpLimits)
 
 
@@ -74,249 +80,266 @@ class Hooks:
     def __init__(
         self,
         config: HookConfig,
-        children: Children,
+        processes: ProcessGroup,
         environ: Mapping[str, str],
         *,
         workspace: Path | None = None,
-        reach: Reach | None = None,
+        services: HookServices | None = None,
     ) -> None:
-        self._by_event = {event: config.only(event) for event in Event}
-        self._children = children
+        self._by_event = {event: config.filter_by_event(event) for event in HookEventName}
+        self._processes = processes
         self._environ = environ
-        self._reach = reach or Reach()
-        self._engine = Engine(
-            children,
-            CommandRunner(children, environ, workspace),
-            HttpRunner(environ, self._reach.http),
-            UpstreamRunner(self._reach.upstreams),
+        self._services = services or HookServices()
+        self._engine = HookEngine(
+            processes,
+            CommandRunner(processes, environ, workspace),
+            HttpRunner(environ, self._services.http),
+            UpstreamRunner(self._services.upstreams),
         )
 
     @classmethod
-    def none(cls) -> "Hooks":
-        return cls(HookConfig(), Children(), {})
+    def create_empty(cls) -> "Hooks":
+        return cls(HookConfig(), ProcessGroup(), {})
 
-    def waits_for(self, event: Event) -> bool:
+    def has_hooks_for(self, event: HookEventName) -> bool:
         """Whether any hook is there for the event."""
         return bool(self._by_event[event].hooks)
 
     # -- around one call
 
-    async def before(
+    async def run_pre_tool_use(
         self,
         checked: CheckedCall,
-        circumstances: Circumstances,
-        beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
-    ) -> Review:
+        context: HookContext,
+        concurrent_task: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> PreHookResult:
         """PreToolUse. A call that hooks cannot be told of is denied: a guard would be blind.
 
         `beside` is done meanwhile, where there is any hook to wait for.
         """
         tool = checked.tool.rule_name
-        matching = self._meant(Event.PRE_TOOL_USE, checked, circumstances)
+        matching = self._match_call(HookEventName.PRE_TOOL_USE, checked, context)
         if not matching:
-            return Review()
+            return PreHookResult()
         try:
-            document = before_document(checked, circumstances)
-        except Untellable as error:
+            document = build_pre_tool_use_input(checked, context)
+        except HookInputError as error:
             origin = matching[0].hook.origin
-            return Review(votes=(Vote(Tier.DENY, Effect.DENY, str(error), origin),))
-        occasion = Occasion(Event.PRE_TOOL_USE, tool, document, circumstances)
-        spoken: list[Spoken] = []
+            return PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, str(error), origin),))
+        occasion = HookInvocation(HookEventName.PRE_TOOL_USE, tool, document, context)
+        spoken: list[HookReply] = []
         async with anyio.create_task_group() as tasks:
-            if beside is not None:
-                tasks.start_soon(beside)
-            spoken = await self._engine.hear(matching, occasion)
-        return review(tool, spoken)
+            if concurrent_task is not None:
+                tasks.start_soon(concurrent_task)
+            spoken = await self._engine.run_hooks(matching, occasion)
+        return merge_pre_tool_use(tool, spoken)
 
-    async def after(self, executed: Executed, circumstances: Circumstances) -> Afterword:
+    async def run_post_tool_use(self, executed: Executed, context: HookContext) -> PostHookResult:
         """PostToolUse, or PostToolUseFailure where the result is an error."""
         failed = executed.result.is_error
-        event = Event.POST_TOOL_USE_FAILURE if failed else Event.POST_TOOL_USE
-        if not self.waits_for(event):
-            return Afterword()
+        event = HookEventName.POST_TOOL_USE_FAILURE if failed else HookEventName.POST_TOOL_USE
+        if not self.has_hooks_for(event):
+            return PostHookResult()
         checked = executed.permitted.reviewed.checked
-        spoken = await self._about_call(
-            event, checked, circumstances, lambda: after_document(event, executed, circumstances)
+        spoken = await self._run_for_call(
+            event, checked, context, lambda: build_post_tool_use_input(event, executed, context)
         )
-        return _replacing_only_upstreams(afterword(checked.tool.rule_name, spoken), executed)
+        return _drop_ineffective_output(
+            merge_post_tool_use(checked.tool.rule_name, spoken), executed
+        )
 
-    async def requested(self, checked: CheckedCall, circumstances: Circumstances) -> Review:
+    async def run_permission_request(
+        self, checked: CheckedCall, context: HookContext
+    ) -> PreHookResult:
         """PermissionRequest: a question is about to be put. `Review()` where nobody answers it."""
-        spoken = await self._about_call(
-            Event.PERMISSION_REQUEST,
+        spoken = await self._run_for_call(
+            HookEventName.PERMISSION_REQUEST,
             checked,
-            circumstances,
-            lambda: request_document(checked, circumstances),
+            context,
+            lambda: build_permission_request_input(checked, context),
         )
-        return verdict(checked.tool.rule_name, spoken)
+        return merge_permission_request(checked.tool.rule_name, spoken)
 
-    async def denied(self, checked: CheckedCall, reason: str, circumstances: Circumstances) -> bool:
+    async def run_permission_denied(
+        self, checked: CheckedCall, reason: str, context: HookContext
+    ) -> bool:
         """PermissionDenied. Whether a hook says that the call may be made again."""
-        spoken = await self._about_call(
-            Event.PERMISSION_DENIED,
+        spoken = await self._run_for_call(
+            HookEventName.PERMISSION_DENIED,
             checked,
-            circumstances,
-            lambda: denied_document(checked, reason, circumstances),
+            context,
+            lambda: build_permission_denied_input(checked, reason, context),
         )
         return may_retry(spoken)
 
-    async def batch_over(
-        self, calls: Sequence[BatchedCall], circumstances: Circumstances
-    ) -> Afterword:
+    async def run_post_tool_batch(
+        self, calls: Sequence[BatchedCall], context: HookContext
+    ) -> PostHookResult:
         """PostToolBatch: all calls of a batch have ended."""
-        spoken = await self._about(
-            Event.POST_TOOL_BATCH, "", circumstances, lambda: batch_document(calls, circumstances)
+        spoken = await self._run_for_subject(
+            HookEventName.POST_TOOL_BATCH,
+            "",
+            context,
+            lambda: build_post_tool_batch_input(calls, context),
         )
-        return batch_afterword(spoken)
+        return merge_post_tool_batch(spoken)
 
     # -- around a session
 
-    def begin_session(self, circumstances: Circumstances) -> anyio.Event:
+    def begin_session(self, context: HookContext) -> anyio.Event:
         """SessionStart hooks begin; the event is set when they have ended. What they want the model
         to know goes with the session's first result. They go on where a call that waits for them
         is cancelled: the next one waits for the same."""
         begun = anyio.Event()
-        if not self.waits_for(Event.SESSION_START):
+        if not self.has_hooks_for(HookEventName.SESSION_START):
             begun.set()
             return begun
 
         async def begin() -> None:
             try:
-                for text in await self.session_started(circumstances):
-                    circumstances.outlets.later(text)
+                for text in await self.run_session_start(context):
+                    context.sink.add_note(text)
             except Exception:  # it runs beside everything: its trouble is its own
                 logger.exception("SessionStart hooks failed unexpectedly")
             finally:
                 begun.set()
 
-        self._children.beside(begin)
+        self._processes.spawn_task(begin)
         return begun
 
-    async def session_started(self, circumstances: Circumstances) -> tuple[str, ...]:
+    async def run_session_start(self, context: HookContext) -> tuple[str, ...]:
         """SessionStart. What its hooks want the model to know."""
-        event, source = Event.SESSION_START, "startup"
-        spoken = await self._about(
+        event, source = HookEventName.SESSION_START, "startup"
+        spoken = await self._run_for_subject(
             event,
             source,
-            circumstances,
-            lambda: session_document(event, "source", source, circumstances),
+            context,
+            lambda: build_session_input(event, "source", source, context),
         )
-        return session_contexts(source, spoken)
+        return collect_session_contexts(source, spoken)
 
-    async def session_ended(self, circumstances: Circumstances) -> None:
+    async def run_session_end(self, context: HookContext) -> None:
         """SessionEnd. Nothing comes after it, so its hooks have little time."""
-        event, reason = Event.SESSION_END, "other"
-        matching = self._by_event[event].matching(event, reason)
+        event, reason = HookEventName.SESSION_END, "other"
+        matching = self._by_event[event].find_matching(event, reason)
         if not matching:
             return
-        document = session_document(event, "reason", reason, circumstances)
-        with anyio.move_on_after(self._session_end_seconds(matching)):
-            await self._engine.hear(matching, Occasion(event, reason, document, circumstances))
+        document = build_session_input(event, "reason", reason, context)
+        with anyio.move_on_after(self._compute_session_end_timeout(matching)):
+            await self._engine.run_hooks(matching, HookInvocation(event, reason, document, context))
 
-    def _session_end_seconds(self, matching: Sequence[Matched]) -> float:
+    def _compute_session_end_timeout(self, matching: Sequence[MatchedHook]) -> float:
         stated = self._environ.get(_SESSION_END_VARIABLE, "")
         if stated.isascii() and stated.isdigit() and len(stated) < 9:
-            return min(int(stated) / 1000, LONGEST_SESSION_END)
+            return min(int(stated) / 1000, MAX_SESSION_END_SECONDS)
         asked = [each.hook.action.timeout for each in matching]
         longest = max((seconds for seconds in asked if seconds is not None), default=0.0)
-        return min(max(SESSION_END_SECONDS, longest), LONGEST_SESSION_END)
+        return min(max(DEFAULT_SESSION_END_SECONDS, longest), MAX_SESSION_END_SECONDS)
 
     # -- around a question of an upstream's
 
-    async def elicitation(
-        self, server: str, params: JsonObject, circumstances: Circumstances
+    async def run_elicitation(
+        self, server: str, params: JsonObject, context: HookContext
     ) -> JsonObject | None:
         """Elicitation: `server` asks `params` (of `elicitation/create`). The answer of a hook,
         `{"action": …, "content"?: …}`, which stands in place of asking; None to ask.
 
         The content is as the hook wrote it: whether it fits the question is for the server to say.
         """
-        spoken = await self._about(
-            Event.ELICITATION,
+        spoken = await self._run_for_subject(
+            HookEventName.ELICITATION,
             server,
-            circumstances,
-            lambda: question_document(server, params, circumstances),
+            context,
+            lambda: build_elicitation_input(server, params, context),
         )
-        return reply_to_question(spoken)
+        return merge_elicitation(spoken)
 
-    async def elicitation_result(
-        self, server: str, params: JsonObject, answer: JsonObject, circumstances: Circumstances
+    async def run_elicitation_result(
+        self, server: str, params: JsonObject, answer: JsonObject, context: HookContext
     ) -> JsonObject:
         """ElicitationResult: what the server is told where the client has answered `answer`."""
-        spoken = await self._about(
-            Event.ELICITATION_RESULT,
+        spoken = await self._run_for_subject(
+            HookEventName.ELICITATION_RESULT,
             server,
-            circumstances,
-            lambda: reply_document(server, params, answer, circumstances),
+            context,
+            lambda: build_elicitation_result_input(server, params, answer, context),
         )
-        return reply_of_person(answer, spoken)
+        return merge_elicitation_result(answer, spoken)
 
     # -- who is meant
 
-    async def _about_call(
+    async def _run_for_call(
         self,
-        event: Event,
+        event: HookEventName,
         checked: CheckedCall,
-        circumstances: Circumstances,
-        document: Callable[[], bytes],
-    ) -> list[Spoken]:
-        matching = self._meant(event, checked, circumstances)
-        return await self._tell(event, checked.tool.rule_name, matching, circumstances, document)
+        context: HookContext,
+        build_document: Callable[[], bytes],
+    ) -> list[HookReply]:
+        matching = self._match_call(event, checked, context)
+        return await self._run_matching(
+            event, checked.tool.rule_name, matching, context, build_document
+        )
 
-    async def _about(
-        self, event: Event, about: str, circumstances: Circumstances, document: Callable[[], bytes]
-    ) -> list[Spoken]:
-        matching = self._by_event[event].matching(event, about)
-        return await self._tell(event, about, matching, circumstances, document)
-
-    async def _tell(
+    async def _run_for_subject(
         self,
-        event: Event,
-        about: str,
-        matching: Sequence[Matched],
-        circumstances: Circumstances,
-        document: Callable[[], bytes],
-    ) -> list[Spoken]:
+        event: HookEventName,
+        subject: str,
+        context: HookContext,
+        build_document: Callable[[], bytes],
+    ) -> list[HookReply]:
+        matching = self._by_event[event].find_matching(event, subject)
+        return await self._run_matching(event, subject, matching, context, build_document)
+
+    async def _run_matching(
+        self,
+        event: HookEventName,
+        subject: str,
+        matching: Sequence[MatchedHook],
+        context: HookContext,
+        build_document: Callable[[], bytes],
+    ) -> list[HookReply]:
         """What cannot be told is not: these events come where a call has been judged."""
         if not matching:
             return []
         try:
-            occasion = Occasion(event, about, document(), circumstances)
-        except Untellable as error:
+            occasion = HookInvocation(event, subject, build_document(), context)
+        except HookInputError as error:
             logger.error(
-                "%s hooks do not run: %s", escape_unprintable(hook_name(event, about)), error
+                "%s hooks do not run: %s",
+                escape_unprintable(format_hook_name(event, subject)),
+                error,
             )
             return []
-        return await self._engine.hear(matching, occasion)
+        return await self._engine.run_hooks(matching, occasion)
 
-    def _meant(
-        self, event: Event, checked: CheckedCall, circumstances: Circumstances
-    ) -> tuple[Matched, ...]:
+    def _match_call(
+        self, event: HookEventName, checked: CheckedCall, context: HookContext
+    ) -> tuple[MatchedHook, ...]:
         """The hooks whose matcher fits and whose `if` speaks of the call, or may."""
-        matching = self._by_event[event].matching(event, checked.tool.rule_name)
-        judged = [self._under_condition(each, checked, circumstances) for each in matching]
+        matching = self._by_event[event].find_matching(event, checked.tool.rule_name)
+        judged = [self._apply_condition(each, checked, context) for each in matching]
         return tuple(each for each in judged if each is not None)
 
-    def _under_condition(
-        self, matched: Matched, checked: CheckedCall, circumstances: Circumstances
-    ) -> Matched | None:
+    def _apply_condition(
+        self, matched: MatchedHook, checked: CheckedCall, context: HookContext
+    ) -> MatchedHook | None:
         rule = matched.hook.action.condition
         if rule is None:
             return matched
-        fit = self._reach.condition(rule, checked, circumstances)
-        if fit is Fit.NO:
+        fit = self._services.match_condition(rule, checked, context)
+        if fit is MatchResult.NO:
             return None
-        return matched if fit is Fit.YES else replace(matched, sure=False)
+        return matched if fit is MatchResult.YES else replace(matched, sure=False)
 
 
-def _replacing_only_upstreams(said: Afterword, executed: Executed) -> Afterword:
+def _drop_ineffective_output(result: PostHookResult, executed: Executed) -> PostHookResult:
     tool = executed.permitted.tool
-    if said.output is None or (tool.server is not None and not executed.result.is_error):
-        return said
+    if result.output is None or (tool.server is not None and not executed.result.is_error):
+        return result
     why = (
         "a failure stays what it is" if tool.server else "a built-in's output can only be added to"
     )
     logger.warning(
         "%s: updatedToolOutput has no effect: %s", escape_unprintable(tool.rule_name), why
     )
-    return replace(said, output=None)
+    return replace(result, output=None)

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Sequence
 
-from mcp_dispatch.hooks.events import Event
+from mcp_dispatch.hooks.events import HookEventName
 from mcp_dispatch.model.calls import BatchedCall, CheckedCall, Executed
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import cut_in_the_middle
+from mcp_dispatch.model.text import truncate_middle
 from mcp_dispatch.model.tools import ToolResult
 
 # Our name of a field, and the protocol's.
-_OF_QUESTION = {
+_ELICITATION_PARAMS = {
     "mode": "mode",
     "url": "url",
     "elicitation_id": "elicitationId",
@@ -19,36 +19,38 @@ _OF_QUESTION = {
 }
 
 
-class Untellable(Exception):
+class HookInputError(Exception):
     """The call cannot be written as JSON, so no hook can be told of it."""
 
 
-def before_document(checked: CheckedCall, circumstances: Circumstances) -> bytes:
-    return _encoded(_of_call(Event.PRE_TOOL_USE, checked, circumstances))
+def build_pre_tool_use_input(checked: CheckedCall, context: HookContext) -> bytes:
+    return _encode_document(_build_call_fields(HookEventName.PRE_TOOL_USE, checked, context))
 
 
-def after_document(event: Event, executed: Executed, circumstances: Circumstances) -> bytes:
-    document = _of_call(event, executed.permitted.reviewed.checked, circumstances)
-    if event is Event.POST_TOOL_USE_FAILURE:
-        document["error"] = _error(executed.result)
+def build_post_tool_use_input(
+    event: HookEventName, executed: Executed, context: HookContext
+) -> bytes:
+    document = _build_call_fields(event, executed.permitted.reviewed.checked, context)
+    if event is HookEventName.POST_TOOL_USE_FAILURE:
+        document["error"] = _extract_error_text(executed.result)
     else:
         document["tool_response"] = executed.result.response
     document["duration_ms"] = round(executed.seconds * 1000)
-    return _encoded(document)
+    return _encode_document(document)
 
 
-def request_document(checked: CheckedCall, circumstances: Circumstances) -> bytes:
-    document = _of_call(Event.PERMISSION_REQUEST, checked, circumstances)
+def build_permission_request_input(checked: CheckedCall, context: HookContext) -> bytes:
+    document = _build_call_fields(HookEventName.PERMISSION_REQUEST, checked, context)
     del document["tool_use_id"]
-    return _encoded(document)
+    return _encode_document(document)
 
 
-def denied_document(checked: CheckedCall, reason: str, circumstances: Circumstances) -> bytes:
-    document = _of_call(Event.PERMISSION_DENIED, checked, circumstances)
-    return _encoded({**document, "reason": reason})
+def build_permission_denied_input(checked: CheckedCall, reason: str, context: HookContext) -> bytes:
+    document = _build_call_fields(HookEventName.PERMISSION_DENIED, checked, context)
+    return _encode_document({**document, "reason": reason})
 
 
-def batch_document(calls: Sequence[BatchedCall], circumstances: Circumstances) -> bytes:
+def build_post_tool_batch_input(calls: Sequence[BatchedCall], context: HookContext) -> bytes:
     told: list[Json] = [
         {
             "tool_name": call.tool,
@@ -58,66 +60,78 @@ def batch_document(calls: Sequence[BatchedCall], circumstances: Circumstances) -
         }
         for call in calls
     ]
-    return _encoded({**_common(Event.POST_TOOL_BATCH, circumstances), "tool_calls": told})
+    return _encode_document(
+        {**_build_common_fields(HookEventName.POST_TOOL_BATCH, context), "tool_calls": told}
+    )
 
 
-def session_document(event: Event, key: str, value: str, circumstances: Circumstances) -> bytes:
-    return _encoded({**_common(event, circumstances), key: value})
+def build_session_input(event: HookEventName, key: str, value: str, context: HookContext) -> bytes:
+    return _encode_document({**_build_common_fields(event, context), key: value})
 
 
-def question_document(server: str, params: JsonObject, circumstances: Circumstances) -> bytes:
-    document = _common(Event.ELICITATION, circumstances)
+def build_elicitation_input(server: str, params: JsonObject, context: HookContext) -> bytes:
+    document = _build_common_fields(HookEventName.ELICITATION, context)
     asked: JsonObject = {"mcp_server_name": server, "message": params.get("message", "")}
-    return _encoded({**document, **asked, **_given(params, *_OF_QUESTION)})
+    return _encode_document({**document, **asked, **_select_params(params, *_ELICITATION_PARAMS)})
 
 
-def reply_document(
-    server: str, params: JsonObject, answer: JsonObject, circumstances: Circumstances
+def build_elicitation_result_input(
+    server: str, params: JsonObject, answer: JsonObject, context: HookContext
 ) -> bytes:
-    document = _common(Event.ELICITATION_RESULT, circumstances)
+    document = _build_common_fields(HookEventName.ELICITATION_RESULT, context)
     replied: JsonObject = {"mcp_server_name": server, "action": answer.get("action")}
     if "content" in answer:
         replied["content"] = answer["content"]
-    return _encoded({**document, **replied, **_given(params, "mode", "elicitation_id")})
+    return _encode_document(
+        {**document, **replied, **_select_params(params, "mode", "elicitation_id")}
+    )
 
 
-def _given(params: JsonObject, *fields: str) -> JsonObject:
-    return {field: params[_OF_QUESTION[field]] for field in fields if _OF_QUESTION[field] in params}
-
-
-def _common(event: Event, circumstances: Circumstances) -> JsonObject:
+def _select_params(params: JsonObject, *fields: str) -> JsonObject:
     return {
-        "session_id": circumstances.session_id,
-        "transcript_path": str(circumstances.transcript_path),
-        "cwd": str(circumstances.cwd),
-        "permission_mode": circumstances.permission_mode,
+        field: params[_ELICITATION_PARAMS[field]]
+        for field in fields
+        if _ELICITATION_PARAMS[field] in params
+    }
+
+
+def _build_common_fields(event: HookEventName, context: HookContext) -> JsonObject:
+    return {
+        "session_id": context.session_id,
+        "transcript_path": str(context.transcript_path),
+        "cwd": str(context.cwd),
+        "permission_mode": context.permission_mode,
         "hook_event_name": event.value,
     }
 
 
-def _of_call(event: Event, checked: CheckedCall, circumstances: Circumstances) -> JsonObject:
+def _build_call_fields(
+    event: HookEventName, checked: CheckedCall, context: HookContext
+) -> JsonObject:
     return {
-        **_common(event, circumstances),
+        **_build_common_fields(event, context),
         "tool_name": checked.tool.rule_name,
         "tool_input": checked.arguments,
         "tool_use_id": checked.call.tool_use_id,
     }
 
 
-def _error(result: ToolResult) -> str:
+def _extract_error_text(result: ToolResult) -> str:
     """The text of a failed result, without the tags that mark it for the model."""
     content = result.wire.get("content")
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     text = "\n".join(text for text in texts if isinstance(text, str))
     bare = text.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
-    return cut_in_the_middle(bare)
+    return truncate_middle(bare)
 
 
-def _encoded(document: JsonObject) -> bytes:
+def _encode_document(document: JsonObject) -> bytes:
     """Compact, as scripts that search it as text expect; the newline is for a shell's `read`."""
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return f"{text}\n".encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise Untellable(f"the call cannot be written as JSON for its hooks: {error}") from error
+        raise HookInputError(
+            f"the call cannot be written as JSON for its hooks: {error}"
+        ) from error

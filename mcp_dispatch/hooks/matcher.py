@@ -7,18 +7,18 @@ from typing import Final
 
 import jsonschema_rs
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_\- ,|]*")
+_PLAIN_NAMES: Final = re.compile(r"[A-Za-z0-9_\- ,|]*")
 _SEPARATOR: Final = re.compile(r"[|,]")
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 # Three bounds keep a hostile pattern harmless. The engine is linear-time unless a pattern has
 # look-around or back-references; for those the steps are counted; and a name is never long.
-_BACKTRACKS: Final = 100_000
-_COMPILED_BYTES: Final = 1_000_000
-_LONGEST_NAME: Final = 1_000
+_MAX_BACKTRACKS: Final = 100_000
+_MAX_COMPILED_BYTES: Final = 1_000_000
+_MAX_NAME_CHARS: Final = 1_000
 
 
-class Fit(Enum):
+class MatchResult(Enum):
     """Whether a hook is for a tool. An UNSURE hook runs, but what it allows does not count."""
 
     YES = "yes"
@@ -27,75 +27,75 @@ class Fit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class EveryTool:
-    def fits(self, tool: str) -> Fit:
-        return Fit.YES
+class AllMatcher:
+    def match(self, subject: str) -> MatchResult:
+        return MatchResult.YES
 
 
 @dataclass(frozen=True, slots=True)
-class NamedTools:
+class NameMatcher:
     names: frozenset[str]
 
-    def fits(self, tool: str) -> Fit:
-        return Fit.YES if tool in self.names else Fit.NO
+    def match(self, subject: str) -> MatchResult:
+        return MatchResult.YES if subject in self.names else MatchResult.NO
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class RegexMatcher:
     """An unanchored, case-sensitive regular expression in JavaScript's dialect."""
 
     text: str
     # A JSON schema's `pattern` is exactly that, so the schema engine's is the one we use.
     compiled: jsonschema_rs.Validator = field(compare=False, repr=False)
 
-    def fits(self, tool: str) -> Fit:
-        if len(tool) > _LONGEST_NAME:
-            return Fit.UNSURE
+    def match(self, subject: str) -> MatchResult:
+        if len(subject) > _MAX_NAME_CHARS:
+            return MatchResult.UNSURE
         try:
-            error = next(iter(self.compiled.iter_errors(tool)), None)
+            error = next(iter(self.compiled.iter_errors(subject)), None)
         except ValueError:  # a name that is not Unicode text
-            return Fit.UNSURE
+            return MatchResult.UNSURE
         if error is None:
-            return Fit.YES
-        return Fit.NO if isinstance(error.kind, _NO_MATCH) else Fit.UNSURE
+            return MatchResult.YES
+        return MatchResult.NO if isinstance(error.kind, _PATTERN_MISMATCH) else MatchResult.UNSURE
 
 
-_NO_MATCH: Final = jsonschema_rs.ValidationErrorKind.Pattern
+_PATTERN_MISMATCH: Final = jsonschema_rs.ValidationErrorKind.Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class InvalidMatcher:
     """A matcher we do not understand: its hook runs for every tool."""
 
-    def fits(self, tool: str) -> Fit:
-        return Fit.UNSURE
+    def match(self, subject: str) -> MatchResult:
+        return MatchResult.UNSURE
 
 
-Matcher = EveryTool | NamedTools | Pattern | Unreadable
+Matcher = AllMatcher | NameMatcher | RegexMatcher | InvalidMatcher
 
 
-def read_matcher(text: str) -> Matcher:
+def parse_matcher(text: str) -> Matcher:
     """`""` and `*` are every tool; plain characters a list of names; anything else a pattern."""
     if text in ("", "*"):
-        return EveryTool()
-    if _PLAIN.fullmatch(text):
-        return _named(text)
-    return _pattern(text)
+        return AllMatcher()
+    if _PLAIN_NAMES.fullmatch(text):
+        return _parse_names(text)
+    return _compile_pattern(text)
 
 
-def _named(text: str) -> Matcher:
+def _parse_names(text: str) -> Matcher:
     names = frozenset(name.strip() for name in _SEPARATOR.split(text)) - {""}
-    return NamedTools(names) if names else Unreadable()
+    return NameMatcher(names) if names else InvalidMatcher()
 
 
-def _pattern(text: str) -> Matcher:
+def _compile_pattern(text: str) -> Matcher:
     options = jsonschema_rs.FancyRegexOptions(
-        backtrack_limit=_BACKTRACKS, size_limit=_COMPILED_BYTES
+        backtrack_limit=_MAX_BACKTRACKS, size_limit=_MAX_COMPILED_BYTES
     )
     try:
         compiled = jsonschema_rs.validator_for(
             {"$schema": _DIALECT, "pattern": text}, pattern_options=options
         )
     except ValueError:  # jsonschema_rs.ValidationError is one
-        return Unreadable()
-    return Pattern(text, compiled)
+        return InvalidMatcher()
+    return RegexMatcher(text, compiled)

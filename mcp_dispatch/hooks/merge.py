@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mcp_dispatch.hooks.config import Hook, Matched
-from mcp_dispatch.hooks.events import hook_name
+from mcp_dispatch.hooks.config import Hook, MatchedHook
+from mcp_dispatch.hooks.events import format_hook_name
 from mcp_dispatch.hooks.output import HookAnswer
-from mcp_dispatch.model.calls import Afterword, Review, Rewrite
+from mcp_dispatch.model.calls import PostHookResult, PreHookResult, Rewrite
 from mcp_dispatch.model.decision import Effect, Tier, Vote
 from mcp_dispatch.model.json import JsonObject
 
@@ -16,7 +16,7 @@ _TIERS: Final = {
     Effect.ASK: Tier.HARD_ASK,
     Effect.ALLOW: Tier.ALLOW,
 }
-_WITHOUT_A_REASON: Final = {
+_DEFAULT_REASONS: Final = {
     Effect.DENY: "a hook blocked it and gave no reason",
     Effect.ASK: "a hook wants a person to confirm it",
     Effect.ALLOW: "a hook allows it",
@@ -24,14 +24,14 @@ _WITHOUT_A_REASON: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class HookReply:
     """A hook and what it answered."""
 
     hook: Hook
     answer: HookAnswer
 
 
-def heeded(matched: Matched, answer: HookAnswer, about: str) -> Spoken:
+def build_reply(matched: MatchedHook, answer: HookAnswer, subject: str) -> HookReply:
     """What of an answer counts, by what the configuration says of its hook."""
     hook = matched.hook
     if hook.action.background:
@@ -42,127 +42,133 @@ def heeded(matched: Matched, answer: HookAnswer, about: str) -> Spoken:
             notes=answer.notes,
         )
     elif answer.failure and hook.action.block_on_failure:
-        answer = replace(answer, effect=Effect.DENY, reason=_failure_reason(hook, answer, about))
+        answer = replace(
+            answer, effect=Effect.DENY, reason=_format_failure_reason(hook, answer, subject)
+        )
     elif answer.effect is Effect.ALLOW and not matched.sure:
         note = "it may not be meant for this call; what it allows does not count"
         answer = replace(answer, effect=None, reason="", notes=(*answer.notes, note))
-    return Spoken(hook, answer)
+    return HookReply(hook, answer)
 
 
-def _failure_reason(hook: Hook, answer: HookAnswer, about: str) -> str:
+def _format_failure_reason(hook: Hook, answer: HookAnswer, subject: str) -> str:
     how = "timed out" if answer.failure and answer.failure.timed_out else "failed"
-    name = hook_name(hook.event, about)
+    name = format_hook_name(hook.event, subject)
     return f'{name} hook error: [{hook.action.label}]: {how}; blocking because onFailure is "block"'
 
 
-def review(tool: str, spoken: Sequence[Spoken]) -> Review:
+def merge_pre_tool_use(tool: str, replies: Sequence[HookReply]) -> PreHookResult:
     """PreToolUse. A call that a hook denies will not run, so nothing is rewritten for it."""
-    votes = tuple(vote for each in spoken if (vote := _vote(each)) is not None)
+    votes = tuple(vote for each in replies if (vote := _build_vote(each)) is not None)
     denied = any(vote.effect is Effect.DENY for vote in votes)
-    return Review(
+    return PreHookResult(
         votes=votes,
-        contexts=tuple(_contexts(tool, spoken)),
-        rewrite=None if denied else _last_rewrite(spoken),
-        stopped=_stopped(spoken),
+        contexts=tuple(_format_contexts(tool, replies)),
+        rewrite=None if denied else _find_last_rewrite(replies),
+        stopped=_join_stop_reasons(replies),
     )
 
 
-def afterword(tool: str, spoken: Sequence[Spoken]) -> Afterword:
+def merge_post_tool_use(tool: str, replies: Sequence[HookReply]) -> PostHookResult:
     """PostToolUse and PostToolUseFailure: the tool has run, a block can only be told."""
     contexts: list[str] = []
-    for each in spoken:
+    for each in replies:
         if each.answer.effect is Effect.DENY:
-            contexts.append(_complaint(tool, each))
-        contexts.extend(_contexts(tool, [each]))
-    outputs = [each.answer.output for each in spoken if each.answer.output is not None]
-    return Afterword(tuple(contexts), _stopped(spoken), outputs[-1] if outputs else None)
-
-
-def batch_afterword(spoken: Sequence[Spoken]) -> Afterword:
-    """PostToolBatch: a block stops what would come next, which only the client can do."""
-    stops = [each.answer.stopped for each in spoken if each.answer.stopped is not None]
-    blocks = [_reason(each) for each in spoken if each.answer.effect is Effect.DENY]
-    reasons = [*stops, *blocks]
-    return Afterword(tuple(_contexts("", spoken)), "; ".join(reasons) if reasons else None)
-
-
-def session_contexts(source: str, spoken: Sequence[Spoken]) -> tuple[str, ...]:
-    return tuple(_contexts(source, spoken))
-
-
-def verdict(tool: str, spoken: Sequence[Spoken]) -> Review:
-    """PermissionRequest. Only who allows may rewrite, and nothing is rewritten for a denial."""
-    allowing = [each for each in spoken if each.answer.effect is Effect.ALLOW]
-    votes = tuple(vote for each in spoken if (vote := _vote(each)) is not None)
-    denied = any(vote.effect is Effect.DENY for vote in votes)
-    return Review(
-        votes=votes,
-        contexts=tuple(_contexts(tool, spoken)),
-        rewrite=None if denied else _last_rewrite(allowing),
-        stopped=_stopped(spoken),
+            contexts.append(_format_block_message(tool, each))
+        contexts.extend(_format_contexts(tool, [each]))
+    outputs = [each.answer.output for each in replies if each.answer.output is not None]
+    return PostHookResult(
+        tuple(contexts), _join_stop_reasons(replies), outputs[-1] if outputs else None
     )
 
 
-def may_retry(spoken: Sequence[Spoken]) -> bool:
-    return any(each.answer.retry for each in spoken)
+def merge_post_tool_batch(replies: Sequence[HookReply]) -> PostHookResult:
+    """PostToolBatch: a block stops what would come next, which only the client can do."""
+    stops = [each.answer.stopped for each in replies if each.answer.stopped is not None]
+    blocks = [_choose_reason(each) for each in replies if each.answer.effect is Effect.DENY]
+    reasons = [*stops, *blocks]
+    return PostHookResult(
+        tuple(_format_contexts("", replies)), "; ".join(reasons) if reasons else None
+    )
 
 
-def reply_to_question(spoken: Sequence[Spoken]) -> JsonObject | None:
+def collect_session_contexts(source: str, replies: Sequence[HookReply]) -> tuple[str, ...]:
+    return tuple(_format_contexts(source, replies))
+
+
+def merge_permission_request(tool: str, replies: Sequence[HookReply]) -> PreHookResult:
+    """PermissionRequest. Only who allows may rewrite, and nothing is rewritten for a denial."""
+    allowing = [each for each in replies if each.answer.effect is Effect.ALLOW]
+    votes = tuple(vote for each in replies if (vote := _build_vote(each)) is not None)
+    denied = any(vote.effect is Effect.DENY for vote in votes)
+    return PreHookResult(
+        votes=votes,
+        contexts=tuple(_format_contexts(tool, replies)),
+        rewrite=None if denied else _find_last_rewrite(allowing),
+        stopped=_join_stop_reasons(replies),
+    )
+
+
+def may_retry(replies: Sequence[HookReply]) -> bool:
+    return any(each.answer.retry for each in replies)
+
+
+def merge_elicitation(spoken: Sequence[HookReply]) -> JsonObject | None:
     """Elicitation. One no is a no; of several yeses the last in configuration order stands."""
-    replies = [_no(each) or each.answer.reply for each in spoken]
+    replies = [_convert_denial(each) or each.answer.reply for each in spoken]
     given = [reply for reply in replies if reply is not None]
     refusing = [reply for reply in given if reply["action"] != "accept"]
     return (refusing or given[-1:] or [None])[0]
 
 
-def reply_of_person(answer: JsonObject, spoken: Sequence[Spoken]) -> JsonObject:
+def merge_elicitation_result(answer: JsonObject, replies: Sequence[HookReply]) -> JsonObject:
     """ElicitationResult. What a person refused stays refused, whatever a hook makes of it."""
-    changed = reply_to_question(spoken)
+    changed = merge_elicitation(replies)
     if changed is None or (changed["action"] == "accept" and answer.get("action") != "accept"):
         return answer
     return changed
 
 
-def _no(spoken: Spoken) -> JsonObject | None:
-    return {"action": "decline"} if spoken.answer.effect is Effect.DENY else None
+def _convert_denial(reply: HookReply) -> JsonObject | None:
+    return {"action": "decline"} if reply.answer.effect is Effect.DENY else None
 
 
-def _vote(spoken: Spoken) -> Vote | None:
-    effect = spoken.answer.effect
+def _build_vote(reply: HookReply) -> Vote | None:
+    effect = reply.answer.effect
     if effect is None:
         return None
-    return Vote(_TIERS[effect], effect, _reason(spoken), spoken.hook.origin)
+    return Vote(_TIERS[effect], effect, _choose_reason(reply), reply.hook.origin)
 
 
-def _reason(spoken: Spoken) -> str:
-    effect = spoken.answer.effect
-    return spoken.answer.reason or ("" if effect is None else _WITHOUT_A_REASON[effect])
+def _choose_reason(reply: HookReply) -> str:
+    effect = reply.answer.effect
+    return reply.answer.reason or ("" if effect is None else _DEFAULT_REASONS[effect])
 
 
-def framed_context(about: str, spoken: Spoken) -> str:
+def format_context(subject: str, reply: HookReply) -> str:
     """What the hook says to the model, and that it is a hook that says it."""
-    if not spoken.answer.context:
+    if not reply.answer.context:
         return ""
-    name = hook_name(spoken.hook.event, about)
-    return f"{name} hook additional context: {spoken.answer.context}"
+    name = format_hook_name(reply.hook.event, subject)
+    return f"{name} hook additional context: {reply.answer.context}"
 
 
-def _contexts(about: str, spoken: Iterable[Spoken]) -> Iterable[str]:
-    return filter(None, (framed_context(about, each) for each in spoken))
+def _format_contexts(subject: str, replies: Iterable[HookReply]) -> Iterable[str]:
+    return filter(None, (format_context(subject, each) for each in replies))
 
 
-def _last_rewrite(spoken: Sequence[Spoken]) -> Rewrite | None:
-    for each in reversed(spoken):
+def _find_last_rewrite(replies: Sequence[HookReply]) -> Rewrite | None:
+    for each in reversed(replies):
         if each.answer.rewrite is not None:
             return Rewrite(each.answer.rewrite, str(each.hook.origin))
     return None
 
 
-def _stopped(spoken: Sequence[Spoken]) -> str | None:
-    reasons = [each.answer.stopped for each in spoken if each.answer.stopped is not None]
+def _join_stop_reasons(replies: Sequence[HookReply]) -> str | None:
+    reasons = [each.answer.stopped for each in replies if each.answer.stopped is not None]
     return "; ".join(reasons) if reasons else None
 
 
-def _complaint(tool: str, spoken: Spoken) -> str:
-    name, label = hook_name(spoken.hook.event, tool), spoken.hook.action.label
-    return f'{name} hook blocking error from command: "{label}": {_reason(spoken)}'
+def _format_block_message(tool: str, reply: HookReply) -> str:
+    name, label = format_hook_name(reply.hook.event, tool), reply.hook.action.label
+    return f'{name} hook blocking error from command: "{label}": {_choose_reason(reply)}'

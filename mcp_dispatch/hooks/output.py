@@ -3,47 +3,51 @@
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from mcp_dispatch.hooks.events import BLOCKED_BY_EXIT_2, SAY_IN_PLAIN_TEXT, Event
+from mcp_dispatch.hooks.events import EVENTS_BLOCKED_BY_EXIT_2, PLAIN_TEXT_EVENTS, HookEventName
 from mcp_dispatch.hooks.output_models import (
-    After,
-    Before,
-    Decided,
-    Denied,
-    Document,
-    Elicited,
-    NotAnAnswer,
-    Permission,
-    Specific,
-    looks_like_json,
-    read_document,
+    ElicitationOutput,
+    HookOutputDocument,
+    HookSpecificOutput,
+    InvalidHookOutput,
+    PermissionDeniedOutput,
+    PermissionRequestDecision,
+    PermissionRequestOutput,
+    PostToolUseOutput,
+    PreToolUseOutput,
+    is_json_like,
+    parse_document,
 )
 from mcp_dispatch.model.calls import NewOutput
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import capped, first_line, shown
+from mcp_dispatch.model.text import extract_first_line, format_excerpt, truncate_with_count
 
-_BLOCKS: Final = 2
+_BLOCKING_EXIT_CODE: Final = 2
 _EFFECTS: Final = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
 _LEGACY_EFFECTS: Final = {"approve": Effect.ALLOW, "block": Effect.DENY}
 
-_DEFERRED: Final = "defer has no meaning here and is dropped"
-_NOT_REMEMBERED: Final = "updatedPermissions has no effect here: what it allows is for this call"
-_WAITED_FOR: Final = 'it said "async" too late, at its end: it was waited for and decides nothing'
+_DEFER_NOTE: Final = "defer has no meaning here and is dropped"
+_UPDATED_PERMISSIONS_NOTE: Final = (
+    "updatedPermissions has no effect here: what it allows is for this call"
+)
+_LATE_ASYNC_NOTE: Final = (
+    'it said "async" too late, at its end: it was waited for and decides nothing'
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class HookOutput:
     """What a hook left behind. A negative code is the signal that killed it."""
 
-    code: int
+    exit_code: int
     stdout: str = ""
     stderr: str = ""
-    dropped: int = 0
+    dropped_bytes: int = 0
     """Bytes of stdout that are not in `stdout`: the end of a flood is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class HookFailure:
     """The hook could not be heard: not started, too late, or not understood."""
 
     message: str
@@ -61,7 +65,7 @@ class HookAnswer:
     stopped: str | None = None
     message: str = ""
     """For the person, not for the model."""
-    failure: Failure | None = None
+    failure: HookFailure | None = None
     notes: tuple[str, ...] = ()
     """What the hook said that has no effect."""
     output: NewOutput | None = None
@@ -71,122 +75,138 @@ class HookAnswer:
     """The call that was denied may be made again."""
 
 
-def read_answer(event: Event, printed: Printed) -> HookAnswer:
+def parse_answer(event: HookEventName, output: HookOutput) -> HookAnswer:
     """Exit 2 blocks what can be blocked; otherwise JSON decides, on every exit code."""
     try:
-        answer = _spoken(event, printed)
-    except NotAnAnswer as error:
-        answer = HookAnswer(failure=Failure(str(error)))
-    if printed.code == _BLOCKS:
-        if event in BLOCKED_BY_EXIT_2:
-            return _blocked(answer or HookAnswer(), printed)
-        answer = answer and _unallowed(answer, "it exited with 2; what it allows does not count")
+        answer = _parse_stdout(event, output)
+    except InvalidHookOutput as error:
+        answer = HookAnswer(failure=HookFailure(str(error)))
+    if output.exit_code == _BLOCKING_EXIT_CODE:
+        if event in EVENTS_BLOCKED_BY_EXIT_2:
+            return _apply_blocking_exit(answer or HookAnswer(), output)
+        answer = answer and _drop_permission(
+            answer, "it exited with 2; what it allows does not count"
+        )
     if answer is None:
-        return HookAnswer(failure=_exit_failure(printed), context=_plain(event, printed))
-    if printed.code < 0:
+        return HookAnswer(
+            failure=_build_exit_failure(output), context=_extract_plain_text(event, output)
+        )
+    if output.exit_code < 0:
         # A hook that was killed had not finished: what it forbids stands.
-        note = f"it was killed by signal {-printed.code}; what it allows does not count"
-        return _unallowed(answer, note)
+        note = f"it was killed by signal {-output.exit_code}; what it allows does not count"
+        return _drop_permission(answer, note)
     return answer
 
 
-def _spoken(event: Event, printed: Printed) -> HookAnswer | None:
+def _parse_stdout(event: HookEventName, output: HookOutput) -> HookAnswer | None:
     """What stdout says in JSON; None where it holds none."""
-    if not looks_like_json(printed.stdout):
+    if not is_json_like(output.stdout):
         return None
-    if printed.dropped:
-        raise NotAnAnswer(f"stdout is not short enough to be read: {printed.dropped} bytes over")
-    return _answer(event, *read_document(event, printed.stdout))
+    if output.dropped_bytes:
+        raise InvalidHookOutput(
+            f"stdout is not short enough to be read: {output.dropped_bytes} bytes over"
+        )
+    return _build_answer(event, *parse_document(event, output.stdout))
 
 
-def _answer(event: Event, document: Document, specific: Specific | None) -> HookAnswer:
+def _build_answer(
+    event: HookEventName, document: HookOutputDocument, specific: HookSpecificOutput | None
+) -> HookAnswer:
     legacy = None if document.decision is None else _LEGACY_EFFECTS[document.decision]
-    if event is not Event.PRE_TOOL_USE and legacy is Effect.ALLOW:
+    if event is not HookEventName.PRE_TOOL_USE and legacy is Effect.ALLOW:
         legacy = None
     answer = HookAnswer(
         effect=legacy,
-        reason="" if legacy is None else capped(document.reason),
-        stopped=None if document.go_on else capped(document.stop_reason) or "a hook said so",
-        message=capped(document.system_message),
+        reason="" if legacy is None else truncate_with_count(document.reason),
+        stopped=None
+        if document.should_continue
+        else truncate_with_count(document.stop_reason) or "a hook said so",
+        message=truncate_with_count(document.system_message),
     )
     if specific is not None:
         answer = replace(answer, context=specific.additional_context)
     match specific:
-        case Before():
-            answer = _before(answer, specific, document.reason)
-        case After():
-            answer = _after(answer, specific)
-        case Permission(decision=Decided() as decided):
-            answer = _permission(answer, decided)
-        case Denied():
+        case PreToolUseOutput():
+            answer = _apply_pre_tool_use(answer, specific, document.reason)
+        case PostToolUseOutput():
+            answer = _apply_post_tool_use(answer, specific)
+        case PermissionRequestOutput(decision=PermissionRequestDecision() as decided):
+            answer = _apply_permission_request(answer, decided)
+        case PermissionDeniedOutput():
             answer = replace(answer, retry=specific.retry)
-        case Elicited(action=str()):
-            answer = replace(answer, reply=_reply(specific))
+        case ElicitationOutput(action=str()):
+            answer = replace(answer, reply=_build_elicitation_reply(specific))
         case _:
             pass
-    return _too_late(answer) if document.background else answer
+    return _discard_decision(answer) if document.background else answer
 
 
-def _before(answer: HookAnswer, said: Before, spare_reason: str) -> HookAnswer:
-    notes = (_DEFERRED,) if said.permission_decision == "defer" else ()
+def _apply_pre_tool_use(
+    answer: HookAnswer, specific: PreToolUseOutput, fallback_reason: str
+) -> HookAnswer:
+    notes = (_DEFER_NOTE,) if specific.permission_decision == "defer" else ()
     answer = replace(
         answer,
-        rewrite=cast("JsonObject | None", said.updated_input),
+        rewrite=cast("JsonObject | None", specific.updated_input),
         notes=notes,
     )
-    own = _EFFECTS.get(said.permission_decision or "")
+    own = _EFFECTS.get(specific.permission_decision or "")
     if own is None:
         return answer
     # Of two decisions in one answer the stricter stands.
     effect = own if answer.effect is None else max(own, answer.effect)
-    reason = said.permission_decision_reason or spare_reason
-    return replace(answer, effect=effect, reason=capped(reason))
+    reason = specific.permission_decision_reason or fallback_reason
+    return replace(answer, effect=effect, reason=truncate_with_count(reason))
 
 
-def _after(answer: HookAnswer, said: After) -> HookAnswer:
-    if "updated_tool_output" in said.model_fields_set:
-        return replace(answer, output=NewOutput(cast(Json, said.updated_tool_output)))
-    if "updated_mcp_tool_output" in said.model_fields_set:
-        return replace(answer, output=NewOutput(cast(Json, said.updated_mcp_tool_output)))
+def _apply_post_tool_use(answer: HookAnswer, specific: PostToolUseOutput) -> HookAnswer:
+    if "updated_tool_output" in specific.model_fields_set:
+        return replace(answer, output=NewOutput(cast(Json, specific.updated_tool_output)))
+    if "updated_mcp_tool_output" in specific.model_fields_set:
+        return replace(answer, output=NewOutput(cast(Json, specific.updated_mcp_tool_output)))
     return answer
 
 
-def _permission(answer: HookAnswer, decided: Decided) -> HookAnswer:
-    denies = decided.behavior == "deny" or answer.effect is Effect.DENY
+def _apply_permission_request(
+    answer: HookAnswer, decision: PermissionRequestDecision
+) -> HookAnswer:
+    denies = decision.behavior == "deny" or answer.effect is Effect.DENY
     if denies:
-        reason = decided.message if decided.behavior == "deny" else answer.reason
+        reason = decision.message if decision.behavior == "deny" else answer.reason
         stopped = answer.stopped
-        if decided.interrupt and stopped is None:
-            stopped = capped(decided.message) or "a hook said so"
-        return replace(answer, effect=Effect.DENY, reason=capped(reason), stopped=stopped)
+        if decision.interrupt and stopped is None:
+            stopped = truncate_with_count(decision.message) or "a hook said so"
+        return replace(
+            answer, effect=Effect.DENY, reason=truncate_with_count(reason), stopped=stopped
+        )
     return replace(
         answer,
         effect=Effect.ALLOW,
-        rewrite=cast("JsonObject | None", decided.updated_input),
-        notes=(_NOT_REMEMBERED,) if decided.updated_permissions else (),
+        rewrite=cast("JsonObject | None", decision.updated_input),
+        notes=(_UPDATED_PERMISSIONS_NOTE,) if decision.updated_permissions else (),
     )
 
 
-def _reply(said: Elicited) -> JsonObject:
-    reply: JsonObject = {"action": said.action}
-    if said.action == "accept":
-        reply["content"] = cast("JsonObject", said.content or {})
+def _build_elicitation_reply(specific: ElicitationOutput) -> JsonObject:
+    reply: JsonObject = {"action": specific.action}
+    if specific.action == "accept":
+        reply["content"] = cast("JsonObject", specific.content or {})
     return reply
 
 
-def _too_late(answer: HookAnswer) -> HookAnswer:
+def _discard_decision(answer: HookAnswer) -> HookAnswer:
     return HookAnswer(
-        context=answer.context, message=answer.message, notes=(*answer.notes, _WAITED_FOR)
+        context=answer.context, message=answer.message, notes=(*answer.notes, _LATE_ASYNC_NOTE)
     )
 
 
-def _blocked(answer: HookAnswer, printed: Printed) -> HookAnswer:
+def _apply_blocking_exit(answer: HookAnswer, output: HookOutput) -> HookAnswer:
     own = answer.reason if answer.effect is Effect.DENY else ""
     fault = (answer.failure.message,) if answer.failure else ()
     return replace(
         answer,
         effect=Effect.DENY,
-        reason=own or capped(printed.stderr.strip()),
+        reason=own or truncate_with_count(output.stderr.strip()),
         rewrite=None,
         reply=None,
         failure=None,
@@ -194,22 +214,22 @@ def _blocked(answer: HookAnswer, printed: Printed) -> HookAnswer:
     )
 
 
-def _exit_failure(printed: Printed) -> Failure | None:
-    if printed.code == 0:
+def _build_exit_failure(output: HookOutput) -> HookFailure | None:
+    if output.exit_code == 0:
         return None
-    if printed.code < 0:
-        return Failure(f"killed by signal {-printed.code}")
-    said = shown(first_line(printed.stderr)) or "nothing on stderr"
-    return Failure(f"Failed with non-blocking status code {printed.code}: {said}")
+    if output.exit_code < 0:
+        return HookFailure(f"killed by signal {-output.exit_code}")
+    said = format_excerpt(extract_first_line(output.stderr)) or "nothing on stderr"
+    return HookFailure(f"Failed with non-blocking status code {output.exit_code}: {said}")
 
 
-def _plain(event: Event, printed: Printed) -> str:
+def _extract_plain_text(event: HookEventName, output: HookOutput) -> str:
     """Of a flood, the head that was kept."""
-    meant = event in SAY_IN_PLAIN_TEXT and printed.code == 0
-    return printed.stdout.strip() if meant else ""
+    meant = event in PLAIN_TEXT_EVENTS and output.exit_code == 0
+    return output.stdout.strip() if meant else ""
 
 
-def _unallowed(answer: HookAnswer, note: str) -> HookAnswer:
+def _drop_permission(answer: HookAnswer, note: str) -> HookAnswer:
     """What it forbids stands, what it allows does not."""
     accepts = answer.reply is not None and answer.reply["action"] == "accept"
     if answer.effect is not Effect.ALLOW and not accepts:

@@ -8,41 +8,41 @@ from typing import Annotated, Final, Literal, NoReturn, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
-from mcp_dispatch.hooks.events import Event
+from mcp_dispatch.hooks.events import HookEventName
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.model.text import shown
+from mcp_dispatch.model.text import format_excerpt
 
 _T = TypeVar("_T")
 
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class NotAnAnswer(Exception):
+class InvalidHookOutput(Exception):
     """stdout begins like JSON and is no answer; the message says why."""
 
 
-def _not_null(value: _T | None) -> _T:
+def _reject_null(value: _T | None) -> _T:
     if value is None:
         raise ValueError("is null")
     return value
 
 
 # Absent is None here; a null that was written is an error.
-_Optional = Annotated[_T | None, AfterValidator(_not_null)]
+_Optional = Annotated[_T | None, AfterValidator(_reject_null)]
 
 
-class _Said(BaseModel):
+class _OutputModel(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, alias_generator=to_camel)
 
 
-class Specific(_Said):
+class HookSpecificOutput(_OutputModel):
     """`hookSpecificOutput` of any event."""
 
     hook_event_name: str
     additional_context: str = ""
 
 
-class Before(Specific):
+class PreToolUseOutput(HookSpecificOutput):
     """`hookSpecificOutput` of PreToolUse."""
 
     permission_decision: _Optional[Literal["allow", "deny", "ask", "defer"]] = None
@@ -50,14 +50,14 @@ class Before(Specific):
     updated_input: _Optional[dict[str, JsonValue]] = None
 
 
-class After(Specific):
+class PostToolUseOutput(HookSpecificOutput):
     """`hookSpecificOutput` of PostToolUse and PostToolUseFailure."""
 
     updated_tool_output: JsonValue = None
     updated_mcp_tool_output: JsonValue = Field(default=None, alias="updatedMCPToolOutput")
 
 
-class Decided(_Said):
+class PermissionRequestDecision(_OutputModel):
     """`decision` of PermissionRequest."""
 
     behavior: Literal["allow", "deny"]
@@ -67,29 +67,29 @@ class Decided(_Said):
     interrupt: bool = False
 
 
-class Permission(Specific):
+class PermissionRequestOutput(HookSpecificOutput):
     """`hookSpecificOutput` of PermissionRequest."""
 
-    decision: _Optional[Decided] = None
+    decision: _Optional[PermissionRequestDecision] = None
 
 
-class Denied(Specific):
+class PermissionDeniedOutput(HookSpecificOutput):
     """`hookSpecificOutput` of PermissionDenied."""
 
     retry: bool = False
 
 
-class Elicited(Specific):
+class ElicitationOutput(HookSpecificOutput):
     """`hookSpecificOutput` of Elicitation and ElicitationResult."""
 
     action: _Optional[Literal["accept", "decline", "cancel"]] = None
     content: _Optional[dict[str, JsonValue]] = None
 
 
-class Document(_Said):
+class HookOutputDocument(_OutputModel):
     """What every event's answer may hold."""
 
-    go_on: bool = Field(default=True, alias="continue")
+    should_continue: bool = Field(default=True, alias="continue")
     stop_reason: str = ""
     system_message: str = ""
     suppress_output: bool = False
@@ -99,74 +99,83 @@ class Document(_Said):
     specific: _Optional[dict[str, JsonValue]] = Field(default=None, alias="hookSpecificOutput")
 
 
-_SHAPES: Final[dict[Event, type[Specific]]] = {
-    Event.PRE_TOOL_USE: Before,
-    Event.POST_TOOL_USE: After,
-    Event.POST_TOOL_USE_FAILURE: After,
-    Event.PERMISSION_REQUEST: Permission,
-    Event.PERMISSION_DENIED: Denied,
-    Event.ELICITATION: Elicited,
-    Event.ELICITATION_RESULT: Elicited,
+_MODELS_BY_EVENT: Final[dict[HookEventName, type[HookSpecificOutput]]] = {
+    HookEventName.PRE_TOOL_USE: PreToolUseOutput,
+    HookEventName.POST_TOOL_USE: PostToolUseOutput,
+    HookEventName.POST_TOOL_USE_FAILURE: PostToolUseOutput,
+    HookEventName.PERMISSION_REQUEST: PermissionRequestOutput,
+    HookEventName.PERMISSION_DENIED: PermissionDeniedOutput,
+    HookEventName.ELICITATION: ElicitationOutput,
+    HookEventName.ELICITATION_RESULT: ElicitationOutput,
 }
 
 
-def looks_like_json(stdout: str) -> bool:
-    return _trimmed(stdout).startswith("{")
+def is_json_like(stdout: str) -> bool:
+    return _strip_bom_and_whitespace(stdout).startswith("{")
 
 
-def read_document(event: Event, stdout: str) -> tuple[Document, Specific | None]:
+def parse_document(
+    event: HookEventName, stdout: str
+) -> tuple[HookOutputDocument, HookSpecificOutput | None]:
     """The answer to this event, and what of it is for this event only. Raises `NotAnAnswer`."""
     try:
-        document = Document.model_validate(_decoded(_trimmed(stdout)))
+        document = HookOutputDocument.model_validate(
+            _decode_json(_strip_bom_and_whitespace(stdout))
+        )
         if document.specific is None:
             return document, None
-        specific = _SHAPES.get(event, Specific).model_validate(document.specific)
+        specific = _MODELS_BY_EVENT.get(event, HookSpecificOutput).model_validate(document.specific)
     except ValidationError as error:
-        raise NotAnAnswer(f"stdout is not a hook's answer: {_faults(error)}") from error
+        raise InvalidHookOutput(
+            f"stdout is not a hook's answer: {_format_errors(error)}"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise NotAnAnswer(f"stdout is not one JSON document: {error}") from error
+        raise InvalidHookOutput(f"stdout is not one JSON document: {error}") from error
     if specific.hook_event_name != event.value:
-        got = shown(specific.hook_event_name)
-        raise NotAnAnswer(
+        got = format_excerpt(specific.hook_event_name)
+        raise InvalidHookOutput(
             "stdout is not a hook's answer: hookSpecificOutput.hookEventName: "
             f'expected "{event.value}", got "{got}"'
         )
     return document, specific
 
 
-def _faults(error: ValidationError) -> str:
+def _format_errors(error: ValidationError) -> str:
     return "; ".join(
-        f"{shown('.'.join(str(part) for part in fault['loc']))}: {fault['msg']}"
+        f"{format_excerpt('.'.join(str(part) for part in fault['loc']))}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_context=False, include_input=False)
     )
 
 
-def _trimmed(stdout: str) -> str:
+def _strip_bom_and_whitespace(stdout: str) -> str:
     return stdout.strip().removeprefix("\ufeff").strip()
 
 
-def _decoded(text: str) -> Json:
-    value: Json = json.loads(text, parse_constant=_not_json, parse_float=_finite)
-    return _mended(value) if _SURROGATE_ESCAPE.search(text) else value
+def _decode_json(text: str) -> Json:
+    value: Json = json.loads(text, parse_constant=_reject_constant, parse_float=_parse_finite_float)
+    return _replace_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
-def _not_json(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _finite(number: str) -> float:
+def _parse_finite_float(number: str) -> float:
     value = float(number)
     if math.isinf(value):
-        raise ValueError(f"{shown(number)} is too large a number")
+        raise ValueError(f"{format_excerpt(number)} is too large a number")
     return value
 
 
-def _mended(value: Json) -> Json:
+def _replace_lone_surrogates(value: Json) -> Json:
     """Half a surrogate pair is replaced: a deny must not be lost for an odd file name in it."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_replace_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {str(_mended(key)): _mended(item) for key, item in value.items()}
+        return {
+            str(_replace_lone_surrogates(key)): _replace_lone_surrogates(item)
+            for key, item in value.items()
+        }
     return value

@@ -8,7 +8,7 @@ from mcp_dispatch.model.calls import Executed, NewOutput
 from mcp_dispatch.model.json import Json, JsonObject
 
 # Of each kind of content, the field without which a client refuses the whole result.
-_NEEDED: Final = {
+_REQUIRED_FIELDS: Final = {
     "text": "text",
     "image": "data",
     "audio": "data",
@@ -21,20 +21,22 @@ def with_output(executed: Executed, output: NewOutput | None) -> Executed:
     """The call with the hook's output as its result; nothing of the tool's own is left in it."""
     if output is None:
         return executed
-    wire = _wire(output.value, structured=executed.permitted.tool.output is not None)
+    wire = _to_wire_result(
+        output.value, structured=executed.permitted.tool.output_validator is not None
+    )
     result = replace(executed.result, wire=wire, response=output.value, replaced=())
     return replace(executed, result=result)
 
 
-def _wire(value: Json, *, structured: bool) -> JsonObject:
+def _to_wire_result(value: Json, *, structured: bool) -> JsonObject:
     """A whole result, a list of content, a text; anything else is shown as JSON."""
     if isinstance(value, dict) and _is_content(value.get("content")):
         return value
     if isinstance(value, list) and value and _is_content(value):
         return {"content": value}
     if isinstance(value, str):
-        return {"content": [_text(value)]}
-    shown: JsonObject = {"content": [_text(json.dumps(value, ensure_ascii=False))]}
+        return {"content": [_build_text_block(value)]}
+    shown: JsonObject = {"content": [_build_text_block(json.dumps(value, ensure_ascii=False))]}
     return (
         {**shown, "structuredContent": value} if structured and isinstance(value, dict) else shown
     )
@@ -48,12 +50,12 @@ def _is_block(value: Json) -> bool:
     if not isinstance(value, dict):
         return False
     kind = value.get("type")
-    needed = _NEEDED.get(kind) if isinstance(kind, str) else None
+    needed = _REQUIRED_FIELDS.get(kind) if isinstance(kind, str) else None
     if needed is None:
         return False
     expected = dict if needed == "resource" else str
     return isinstance(value.get(needed), expected)
 
 
-def _text(text: str) -> JsonObject:
+def _build_text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}

@@ -8,20 +8,20 @@ from typing import Final
 
 from mcp_dispatch.model.json import Json
 
-KEY: Final = "activated"
+ACTIVATED_KEY: Final = "activated"
 
 
-def activated_now(directory: Path) -> frozenset[str]:
+def find_activated_tools(directory: Path) -> frozenset[str]:
     """Rule names. What a line does not say in our way is passed over."""
     return frozenset(
         name
         for file in sorted(directory.glob("*.jsonl"))
-        if _runs(file.name)
-        for name in _activated(file)
+        if _is_running(file.name)
+        for name in _read_activated(file)
     )
 
 
-def _runs(name: str) -> bool:
+def _is_running(name: str) -> bool:
     """Whether the process still runs whose number is in the name of the file."""
     number = name.split("-")[3:4]
     if not number or not number[0].isdecimal():
@@ -35,21 +35,21 @@ def _runs(name: str) -> bool:
     return True
 
 
-def _activated(file: Path) -> Iterator[str]:
+def _read_activated(file: Path) -> Iterator[str]:
     try:
         with file.open("rb") as lines:
             for line in lines:
                 # Most lines are about other things, and need not be read as JSON.
-                if f'"{KEY}"'.encode() in line:
-                    yield from _names(line)
+                if f'"{ACTIVATED_KEY}"'.encode() in line:
+                    yield from _parse_names(line)
     except OSError:
         return
 
 
-def _names(line: bytes) -> list[str]:
+def _parse_names(line: bytes) -> list[str]:
     try:
         entry: Json = json.loads(line)
     except (ValueError, RecursionError):
         return []
-    names = entry.get(KEY) if isinstance(entry, dict) else None
+    names = entry.get(ACTIVATED_KEY) if isinstance(entry, dict) else None
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

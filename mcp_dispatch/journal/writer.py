@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mcp_dispatch.model.json import JsonObject
 
-KEPT_DAYS = 30
-_NAME = re.compile(r"\d{4}-\d{2}-\d{2}-\d+-[0-9a-f]{16}\.jsonl")
-_EXCLUSIVELY: int = (
+RETENTION_DAYS = 30
+_FILE_NAME = re.compile(r"\d{4}-\d{2}-\d{2}-\d+-[0-9a-f]{16}\.jsonl")
+_OPEN_FLAGS: int = (
     os.O_WRONLY
     | os.O_APPEND
     | os.O_CREAT
@@ -42,9 +42,9 @@ class Journal:
         self.lost = 0
         self._logged = False
         self._descriptor: int | None = None
-        remove_older(directory, days=KEPT_DAYS)
+        remove_old_files(directory, days=RETENTION_DAYS)
         try:
-            self._opened()
+            self._ensure_open()
         except OSError as problem:
             self._log_once(problem.strerror or str(problem))
 
@@ -56,31 +56,31 @@ class Journal:
         cancelled is recorded too.
         """
         try:
-            self._append(_line(entry))
+            self._append(_format_line(entry))
         except OSError as problem:
-            self._lose(problem.strerror or str(problem))
+            self._count_lost(problem.strerror or str(problem))
         except (TypeError, ValueError, RecursionError) as problem:
-            self._lose(f"the record is not JSON: {problem}")
+            self._count_lost(f"the record is not JSON: {problem}")
 
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _opened(self) -> int:
+    def _ensure_open(self) -> int:
         if self._descriptor is None:
-            self._descriptor = os.open(self.path, _EXCLUSIVELY, 0o600)
+            self._descriptor = os.open(self.path, _OPEN_FLAGS, 0o600)
         return self._descriptor
 
     def _append(self, line: bytes) -> None:
         """One write per line. What a full disk took of it is taken back: no line is torn."""
-        descriptor = self._opened()
+        descriptor = self._ensure_open()
         written = os.write(descriptor, line)
         if written < len(line):
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _lose(self, reason: str) -> None:
+    def _count_lost(self, reason: str) -> None:
         self.lost += 1
         self._log_once(reason)
 
@@ -90,22 +90,24 @@ class Journal:
             _log.warning("calls are not recorded: cannot write %s: %s", self.path, reason)
 
 
-def _line(entry: JsonObject) -> bytes:
+def _format_line(entry: JsonObject) -> bytes:
     """Every control, bidi and non-ASCII character escaped: one record is one line anywhere."""
     return json.dumps(entry, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def remove_older(directory: Path, days: int) -> int:
+def remove_old_files(directory: Path, days: int) -> int:
     """Removes journal files last written more than `days` ago, and nothing else; how many."""
     before = time.time() - days * 86_400
     removed = 0
     with suppress(OSError):
         for path in directory.iterdir():
-            removed += _NAME.fullmatch(path.name) is not None and _removed(path, before)
+            removed += _FILE_NAME.fullmatch(path.name) is not None and _remove_if_older(
+                path, before
+            )
     return removed
 
 
-def _removed(path: Path, before: float) -> bool:
+def _remove_if_older(path: Path, before: float) -> bool:
     """Another process may be removing the same file: that is not a problem."""
     try:
         status = path.lstat()

@@ -14,18 +14,18 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_dispatch.app.app import App, open_app
-from mcp_dispatch.app.options import Options
+from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.fs.state_dir import StateDirectory
-from mcp_dispatch.library.anthropic_blocks import definition_block, is_tool_use, result_block
-from mcp_dispatch.model.approval import Approved, Declined, NobodyToAsk, Question, Reply
+from mcp_dispatch.library.anthropic_blocks import is_tool_use, to_definition_block, to_result_block
+from mcp_dispatch.model.approval import ApprovalReply, Approved, CannotAsk, Declined, Question
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.client import Client, NoClient
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import CancelReason, Refusal, RefusedBy
-from mcp_dispatch.model.tools import Progress, no_progress
-from mcp_dispatch.pipeline.batch import CallState, Member
+from mcp_dispatch.model.tools import Progress, ignore_progress
+from mcp_dispatch.pipeline.batch import CallRun, CallState
 from mcp_dispatch.pipeline.dispatcher import INTERNAL_ERROR, Dispatcher
-from mcp_dispatch.pipeline.executor import Executor, MessageBudget, Stream
+from mcp_dispatch.pipeline.executor import CallStream, Executor, MessageBudget
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.wire.codec import Undecodable, Unencodable, decode, encode
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 Block = Mapping[str, object]
 
-Ask = Callable[[Question], Awaitable[bool | Approved | Declined]]
+AskCallback = Callable[[Question], Awaitable[bool | Approved | Declined]]
 """Asks a person. `Declined` tells the model why."""
 
 OnProgress = Callable[[str, JsonObject], Awaitable[None]]
@@ -48,7 +48,7 @@ _DISCARDED = "the message that it belonged to was discarded"
 
 
 @dataclass(frozen=True, slots=True)
-class Backstage:
+class LibraryBackend:
     """What the face needs of the application."""
 
     dispatcher: Dispatcher
@@ -57,27 +57,27 @@ class Backstage:
     definitions: Callable[[], list[JsonObject]]
     """The `tools/list` entries, as they stand now."""
 
-    ask: Ask | None = None
+    ask: AskCallback | None = None
 
 
 class Dispatch:
     """The tools of one workspace, for an agent loop. Made by `mcp_dispatch.open`."""
 
-    def __init__(self, backstage: Backstage) -> None:
-        self._backstage = backstage
+    def __init__(self, backend: LibraryBackend) -> None:
+        self._backend = backend
 
     def definitions(self) -> list[JsonObject]:
         """The tools as the model's API takes them, always in the same order.
 
         Ask again before each request: what `tool_search` found is then at the end.
         """
-        return [definition_block(each) for each in self._backstage.definitions()]
+        return [to_definition_block(each) for each in self._backend.definitions()]
 
     def stream(
         self, *, progress: OnProgress | None = None, on_state: OnState | None = None
     ) -> "StreamingExecutor":
         """For one message, while the model is still writing it."""
-        return StreamingExecutor(self._backstage, progress, on_state)
+        return StreamingExecutor(self._backend, progress, on_state)
 
     async def run(
         self,
@@ -105,20 +105,20 @@ class StreamingExecutor:
     """The calls of one message: begun as their blocks come, results in the order of the blocks."""
 
     def __init__(
-        self, backstage: Backstage, progress: OnProgress | None, on_state: OnState | None
+        self, backend: LibraryBackend, progress: OnProgress | None, on_state: OnState | None
     ) -> None:
-        self._backstage = backstage
+        self._backend = backend
         self._progress = progress
         self._on_state = on_state
-        dispatcher, scope = backstage.dispatcher, backstage.scope
-        self._stream: Stream = Executor(dispatcher).stream(
-            scope, backstage.tasks, MessageBudget(dispatcher, scope)
+        dispatcher, scope = backend.dispatcher, backend.scope
+        self._stream: CallStream = Executor(dispatcher).stream(
+            scope, backend.tasks, MessageBudget(dispatcher, scope)
         )
 
     @property
     def states(self) -> dict[str, CallState]:
         """How far each call is, by the id of its block, in order of the blocks."""
-        return {member.call.tool_use_id: member.state for member in self._stream.members}
+        return {member.call.tool_use_id: member.state for member in self._stream.runs}
 
     @property
     def interruptible(self) -> bool:
@@ -136,24 +136,24 @@ class StreamingExecutor:
         tool_use_id, name, given = block.get("id"), block.get("name"), block.get("input")
         if not isinstance(tool_use_id, str):
             raise ValueError(f"a tool_use block needs an id that is a string, got {tool_use_id!r}")
-        arguments = _arguments(given)
+        arguments = _copy_arguments(given)
         known = arguments if isinstance(arguments, dict) else {}
         call = ToolCall(secrets.token_hex(8), tool_use_id, str(name), known)
         if isinstance(arguments, Refusal):
-            self._stream.refuse(call, arguments, self._watch)
+            self._stream.refuse(call, arguments, self._report_state)
         else:
-            self._stream.add(call, self._caller(tool_use_id), self._watch)
+            self._stream.add(call, self._create_caller(tool_use_id), self._report_state)
         return True
 
     def completed(self) -> list[JsonObject]:
         """The results that are next in order and there; waits for nothing."""
-        return [_result(member) for member in self._stream.completed()]
+        return [_render_result(member) for member in self._stream.completed()]
 
     async def results(self) -> AsyncGenerator[JsonObject, None]:
         """The message is complete: every result that was not handed out, as its turn comes."""
         async with aclosing(self._stream.remaining()) as members:
             async for member in members:
-                yield _result(member)
+                yield _render_result(member)
 
     async def remaining(self) -> list[JsonObject]:
         """The message is complete: every result that was not handed out, once all are there."""
@@ -168,18 +168,18 @@ class StreamingExecutor:
         """The model's message is given up, to be made again: so are its calls."""
         self._stream.cancel(CancelReason.STREAMING_FALLBACK, _DISCARDED)
 
-    def _caller(self, tool_use_id: str) -> "_Caller":
-        tell = partial(self._tell, tool_use_id) if self._progress else no_progress
-        return _Caller(tell, self._backstage.ask)
+    def _create_caller(self, tool_use_id: str) -> "_LibraryCaller":
+        tell = partial(self._report_progress, tool_use_id) if self._progress else ignore_progress
+        return _LibraryCaller(tell, self._backend.ask)
 
-    async def _tell(self, tool_use_id: str, update: JsonObject) -> None:
+    async def _report_progress(self, tool_use_id: str, update: JsonObject) -> None:
         if self._progress is not None:
             try:
                 await self._progress(tool_use_id, update)
             except Exception:  # guards against the caller's code: no tool fails for it
                 logger.exception("progress failed for %s", tool_use_id)
 
-    def _watch(self, member: Member) -> None:
+    def _report_state(self, member: CallRun) -> None:
         if self._on_state is not None:
             try:
                 self._on_state(member.call.tool_use_id, member.state)
@@ -188,22 +188,22 @@ class StreamingExecutor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Caller:
+class _LibraryCaller:
     """The program that called us: asks in its own way, and always takes answers."""
 
     progress: Progress
-    asks: Ask | None
+    ask_callback: AskCallback | None
 
     @property
     def client(self) -> Client:
         """A server's own questions have nobody to go to."""
         return NoClient()
 
-    async def ask(self, question: Question) -> Reply:
-        if self.asks is None:
-            return NobodyToAsk()
+    async def ask(self, question: Question) -> ApprovalReply:
+        if self.ask_callback is None:
+            return CannotAsk()
         try:
-            reply = await self.asks(question)
+            reply = await self.ask_callback(question)
         except Exception as error:  # guards against the caller's code: no answer is no yes
             logger.exception("the question could not be put")
             return Declined(f"the question could not be put: {error}")
@@ -211,47 +211,47 @@ class _Caller:
             return reply
         return Approved() if reply is True else Declined("the user refused")
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         return None
 
 
-def _arguments(given: object) -> JsonObject | Refusal:
+def _copy_arguments(value: object) -> JsonObject | Refusal:
     """A copy of our own, of JSON and nothing else; a model that gives no input means an empty one."""
-    if given is None:
+    if value is None:
         return {}
-    if not isinstance(given, dict):
-        return _no_input(f"it must be an object, got {type(given).__name__}")
+    if not isinstance(value, dict):
+        return _refuse_input(f"it must be an object, got {type(value).__name__}")
     try:
-        copy = decode(encode(cast(JsonObject, given)))
+        copy = decode(encode(cast(JsonObject, value)))
     except (Undecodable, Unencodable) as error:
-        return _no_input(str(error))
-    return copy if isinstance(copy, dict) else _no_input("it must be an object")
+        return _refuse_input(str(error))
+    return copy if isinstance(copy, dict) else _refuse_input("it must be an object")
 
 
-def _no_input(problem: str) -> Refusal:
+def _refuse_input(problem: str) -> Refusal:
     told = f"InputValidationError: the input cannot be used: {problem}; correct it and call again"
     return Refusal(RefusedBy.SCHEMA, told)
 
 
-def _result(member: Member) -> JsonObject:
+def _render_result(member: CallRun) -> JsonObject:
     call = member.call
-    return result_block(call.tool_use_id, call.name, member.outcome or INTERNAL_ERROR)
+    return to_result_block(call.tool_use_id, call.name, member.outcome or INTERNAL_ERROR)
 
 
-Place = str | PathLike[str]
+StrPath = str | PathLike[str]
 
 
 @asynccontextmanager
 async def open(
     *,
-    workspace: Place | None = None,
-    settings: Place | Sequence[Place] = (),
-    mcp_config: Place | Sequence[Place] = (),
-    state_dir: Place | None = None,
+    workspace: StrPath | None = None,
+    settings: StrPath | Sequence[StrPath] = (),
+    mcp_config: StrPath | Sequence[StrPath] = (),
+    state_dir: StrPath | None = None,
     permission_mode: PermissionMode | str | None = None,
     claude_settings: bool = False,
     environ: Mapping[str, str] | None = None,
-    ask: Ask | None = None,
+    ask: AskCallback | None = None,
 ) -> AsyncGenerator[Dispatch, None]:
     """The tools of a workspace behind the pipeline, for as long as the block lasts.
 
@@ -263,10 +263,10 @@ async def open(
 
     Raises `StartError` where the arguments, or files that they name, cannot be used.
     """
-    options = Options(
+    options = AppOptions(
         workspace=Path(workspace) if workspace is not None else None,
-        settings=_paths(settings),
-        mcp_config=_paths(mcp_config),
+        settings=_to_paths(settings),
+        mcp_config=_to_paths(mcp_config),
         permission_mode=PermissionMode(permission_mode) if permission_mode else None,
         claude_settings=claude_settings,
     )
@@ -275,9 +275,9 @@ async def open(
     state = StateDirectory.open(Path(state_dir) if state_dir is not None else None)
     failure: Exception | None = None
     async with open_app(options, state) as app, anyio.create_task_group() as tasks:
-        await app.definitions()
+        await app.list_definitions()
         try:
-            yield Dispatch(_backstage(app, tasks, ask))
+            yield Dispatch(_build_backend(app, tasks, ask))
         except Exception as error:
             # A task group would wrap it; to the caller it is their own exception.
             failure = error
@@ -287,11 +287,13 @@ async def open(
         raise failure
 
 
-def _backstage(app: App, tasks: TaskGroup, ask: Ask | None) -> Backstage:
-    return Backstage(app.dispatcher, app.scope, tasks, lambda: app.listed(app.scope), ask)
+def _build_backend(app: App, tasks: TaskGroup, ask: AskCallback | None) -> LibraryBackend:
+    return LibraryBackend(
+        app.dispatcher, app.scope, tasks, lambda: app.list_current_definitions(app.scope), ask
+    )
 
 
-def _paths(given: Place | Sequence[Place]) -> tuple[Path, ...]:
-    if isinstance(given, str | PathLike):
-        return (Path(given),)
-    return tuple(Path(each) for each in given)
+def _to_paths(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
+    if isinstance(paths, str | PathLike):
+        return (Path(paths),)
+    return tuple(Path(each) for each in paths)

@@ -11,7 +11,7 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Progress
 
 
-class Extent(Enum):
+class ApprovalScope(Enum):
     """How far a yes reaches."""
 
     ONCE = "once"
@@ -20,7 +20,7 @@ class Extent(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RememberOptions:
     """What a lasting yes would set down: these rules, and for "always" in this file.
 
     Without rules only this one call can be allowed; without a file not for good.
@@ -30,14 +30,14 @@ class Offer:
     file: Path | None = None
 
     @property
-    def extents(self) -> tuple[Extent, ...]:
+    def scopes(self) -> tuple[ApprovalScope, ...]:
         if not self.rules:
-            return (Extent.ONCE,)
-        lasting = (Extent.ONCE, Extent.SESSION)
-        return lasting if self.file is None else (*lasting, Extent.ALWAYS)
+            return (ApprovalScope.ONCE,)
+        lasting = (ApprovalScope.ONCE, ApprovalScope.SESSION)
+        return lasting if self.file is None else (*lasting, ApprovalScope.ALWAYS)
 
 
-ONLY_ONCE = Offer()
+ONCE_ONLY = RememberOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Question:
     allow_line: str | None
     """The line of settings.json that would have made the question needless, if there is one."""
 
-    offer: Offer = ONLY_ONCE
+    options: RememberOptions = ONCE_ONLY
     key: str = ""
     """The same for the same call of the same scope, asked for the same reason; nothing else has it."""
 
-    scope: str = ""
-    enveloped: bool = False
+    scope_id: str = ""
+    via_call_tool: bool = False
     """The call came through `call_tool`."""
 
 
@@ -63,7 +63,7 @@ class Question:
 class Approved:
     """A yes to this call, and to more of its kind where it reaches further."""
 
-    extent: Extent = Extent.ONCE
+    scope: ApprovalScope = ApprovalScope.ONCE
     by: str = field(default="client", compare=False)
     """Who was asked: the client, a terminal, or nobody (the fallback)."""
 
@@ -76,18 +76,18 @@ class Declined:
 
 
 @dataclass(frozen=True, slots=True)
-class NobodyToAsk:
+class CannotAsk:
     """The question could not be put. Only this moves on to the next approver."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeftWithClient:
+class AskDeferred:
     """A 2026-07-28 client takes the question along and makes the call again with the answer."""
 
     input_requests: JsonObject
 
 
-Reply = Approved | Declined | NobodyToAsk | LeftWithClient
+ApprovalReply = Approved | Declined | CannotAsk | AskDeferred
 
 
 class Caller(Protocol):
@@ -101,8 +101,8 @@ class Caller(Protocol):
         """For the questions of servers."""
         ...
 
-    async def ask(self, question: Question) -> Reply: ...
+    async def ask(self, question: Question) -> ApprovalReply: ...
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Waits until the caller takes answers again, so that unread ones stay bounded."""
         ...

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_dispatch.model.approval import ONLY_ONCE, Approved, Offer
-from mcp_dispatch.model.client import Resumed
+from mcp_dispatch.model.approval import ONCE_ONLY, Approved, RememberOptions
+from mcp_dispatch.model.client import Retry
 from mcp_dispatch.model.decision import Decision, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Cancelled, ProtocolError, Refusal, Suspended
@@ -25,7 +25,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class PreHookResult:
     """What PreToolUse hooks said of a call, all together."""
 
     votes: tuple[Vote, ...] = ()
@@ -34,10 +34,10 @@ class Review:
     stopped: str | None = None
     """A hook said `continue: false`: the reason. The tool still runs; the result is marked."""
 
-    def followed_by(self, later: "Review") -> "Review":
+    def merge(self, later: "PreHookResult") -> "PreHookResult":
         """Both together; what was rewritten later stands."""
         reasons = [each for each in (self.stopped, later.stopped) if each is not None]
-        return Review(
+        return PreHookResult(
             votes=(*self.votes, *later.votes),
             contexts=(*self.contexts, *later.contexts),
             rewrite=later.rewrite or self.rewrite,
@@ -53,7 +53,7 @@ class NewOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Afterword:
+class PostHookResult:
     """What PostToolUse or PostToolUseFailure hooks said, all together."""
 
     contexts: tuple[str, ...] = ()
@@ -62,29 +62,29 @@ class Afterword:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ApprovalAnswer:
     """A call made again with the answer to our question: hooks are not run a second time."""
 
-    asked: "Asked"
+    context: "AskedContext"
     response: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedContext:
     """What was known when the question was put: a yes is meant for these files, and a lasting one
     for what was offered."""
 
-    review: Review
-    ends: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
-    offer: Offer = ONLY_ONCE
+    review: PreHookResult
+    resolved_paths: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
+    options: RememberOptions = ONCE_ONLY
 
 
 @dataclass(frozen=True, slots=True)
-class ResumedCall:
+class CallRetry:
     """A call made again with the answers to a server's own questions: it runs on from there."""
 
-    review: Review
-    resumed: Resumed
+    review: PreHookResult
+    retry: Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class ToolCall:
     name: str
     arguments: JsonObject
     meta: JsonObject = field(default_factory=lambda: {})
-    answered: Answered | None = None
-    enveloped: bool = False
+    approval_answer: ApprovalAnswer | None = None
+    via_call_tool: bool = False
     """It came as the content of a `call_tool`: the client that let it through saw only that."""
-    resumed: "ResumedCall | None" = None
+    call_retry: "CallRetry | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ResolvedCall:
 
     call: ToolCall
     tool: Tool
-    unseen: bool = False
+    schema_unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class ReviewedCall:
 
     checked: CheckedCall
     original: CheckedCall
-    review: Review
+    review: PreHookResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class PermittedCall:
 
     reviewed: ReviewedCall
     decision: Decision
-    judged: frozenset[Path] = frozenset()
+    judged_paths: frozenset[Path] = frozenset()
     """The real paths that were judged: the tool opens no other."""
 
     approved: Approved | None = None

@@ -8,7 +8,7 @@ from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
 
 
-class NotAnswered(MCPDispatchError):
+class ClientRequestError(MCPDispatchError):
     """The client, or we in its place, answer a server's question with this JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
@@ -21,7 +21,7 @@ class Client(Protocol):
     2026-07-28) take questions along and make the request again."""
 
     @property
-    def live(self) -> bool: ...
+    def is_live(self) -> bool: ...
 
     @property
     def capabilities(self) -> JsonObject: ...
@@ -32,15 +32,15 @@ class Client(Protocol):
         ...
 
     @property
-    def volunteered(self) -> JsonObject:
+    def early_responses(self) -> JsonObject:
         """Answers that came with the request before anything was asked, by key."""
         ...
 
-    async def put(self, method: str, params: JsonObject) -> JsonObject:
+    async def send_request(self, method: str, params: JsonObject) -> JsonObject:
         """A live client's answer. Raises `NotAnswered`."""
         ...
 
-    async def tell(self, method: str, params: JsonObject) -> None:
+    async def send_notification(self, method: str, params: JsonObject) -> None:
         """A notification that belongs to this request."""
         ...
 
@@ -48,7 +48,7 @@ class Client(Protocol):
 class NoClient:
     """For calls that nobody can be asked about."""
 
-    live = True
+    is_live = True
     log_level = None
 
     @property
@@ -56,49 +56,49 @@ class NoClient:
         return {}
 
     @property
-    def volunteered(self) -> JsonObject:
+    def early_responses(self) -> JsonObject:
         return {}
 
-    async def put(self, method: str, params: JsonObject) -> JsonObject:
-        raise NotAnswered(-32601, f"nobody is there to answer {method!r}")
+    async def send_request(self, method: str, params: JsonObject) -> JsonObject:
+        raise ClientRequestError(-32601, f"nobody is there to answer {method!r}")
 
-    async def tell(self, method: str, params: JsonObject) -> None:
+    async def send_notification(self, method: str, params: JsonObject) -> None:
         return None
 
 
-async def not_foreseen(server: str, params: JsonObject) -> JsonObject | None:
+async def skip_hook_answer(server: str, params: JsonObject) -> JsonObject | None:
     """Where no hook answers in the person's place."""
     return None
 
 
-async def as_answered(server: str, params: JsonObject, answer: JsonObject) -> JsonObject:
+async def keep_answer(server: str, params: JsonObject, answer: JsonObject) -> JsonObject:
     """Where no hook changes what a person answered."""
     return answer
 
 
-def nothing_held() -> None:
+def release_nothing() -> None:
     """For requests that hold no slot."""
 
 
 @dataclass(frozen=True, slots=True)
-class Respondent:
+class ClientBridge:
     """Who answers the questions that a server has while it works on one request."""
 
-    scope: str
+    scope_id: str
     """Whose state the request shares; all requests of one scope are one person's."""
 
     client: Client
-    foresee: Callable[[str, JsonObject], Awaitable[JsonObject | None]] = not_foreseen
+    answer_by_hook: Callable[[str, JsonObject], Awaitable[JsonObject | None]] = skip_hook_answer
     """A hook's answer to an elicitation, in the person's place."""
 
-    review: Callable[[str, JsonObject, JsonObject], Awaitable[JsonObject]] = as_answered
+    review_answer: Callable[[str, JsonObject, JsonObject], Awaitable[JsonObject]] = keep_answer
     """What becomes of a person's answer to an elicitation before the server gets it."""
 
-    let_go: Callable[[], None] = nothing_held
+    release_slot: Callable[[], None] = release_nothing
     """Gives the slot back: none is held while a person thinks."""
 
 
-class Rest(Protocol):
+class Continuation(Protocol):
     """What goes on once the client has come back with answers."""
 
     def drop(self) -> None:
@@ -107,16 +107,16 @@ class Rest(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class InputRequired:
     """A server has questions that the client takes along: it makes the request again."""
 
     input_requests: JsonObject
-    rest: Rest
+    continuation: Continuation
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Retry:
     """The request was made again: what waits for it, and the answers it brought."""
 
-    rest: Rest
+    continuation: Continuation
     responses: JsonObject

@@ -53,7 +53,7 @@ class Decision:
     votes: tuple[Vote, ...]
 
     @property
-    def soft(self) -> bool:
+    def undecided(self) -> bool:
         """Nobody asked for the question: it is only that nobody answered it beforehand."""
         return self.by.tier is Tier.UNDECIDED
 

@@ -28,34 +28,34 @@ class HookRecord:
     details: JsonObject
 
 
-class Outlets(Protocol):
+class HookSink(Protocol):
     """Where the words of a hook go, beside its answer."""
 
-    async def status(self, message: str) -> None:
+    async def show_status(self, message: str) -> None:
         """Tells the client what is being waited for."""
         ...
 
-    def later(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Tells the model, with the next result of this scope."""
         ...
 
-    async def keep(self, text: str) -> str:
+    async def store_text(self, text: str) -> str:
         """Keeps a text that is too long for the model; what the model is shown instead."""
         ...
 
     async def record(self, record: HookRecord) -> None: ...
 
 
-class Nowhere:
+class NullSink:
     """For hooks without a client and a journal."""
 
-    async def status(self, message: str) -> None:
+    async def show_status(self, message: str) -> None:
         return None
 
-    def later(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         return None
 
-    async def keep(self, text: str) -> str:
+    async def store_text(self, text: str) -> str:
         return text
 
     async def record(self, record: HookRecord) -> None:
@@ -63,9 +63,9 @@ class Nowhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class HookContext:
     session_id: str
     transcript_path: Path
     cwd: Path
     permission_mode: str
-    outlets: Outlets = field(default_factory=Nowhere, compare=False, repr=False)
+    sink: HookSink = field(default_factory=NullSink, compare=False, repr=False)

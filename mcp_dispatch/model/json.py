@@ -7,6 +7,6 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 JsonObject: TypeAlias = dict[str, Json]
 
 
-def canonical(value: Json) -> str:
+def to_canonical_json(value: Json) -> str:
     """One text for one value: `1`, `1.0` and `true` are three, though Python calls them equal."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -8,20 +8,20 @@ TOOL_SEARCH = "tool_search"
 CALL_TOOL = "call_tool"
 """An envelope rather than a tool: what is called is inside."""
 
-_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
+_UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def rule_name(server: str, tool: str) -> str:
+def build_rule_name(server: str, tool: str) -> str:
     """The name of an upstream tool as Claude Code has it."""
-    return f"mcp__{server}__{in_common_alphabet(tool)}"
+    return f"mcp__{server}__{replace_unsafe_characters(tool)}"
 
 
-def in_common_alphabet(name: str) -> str:
+def replace_unsafe_characters(name: str) -> str:
     """`name` with `_` for every character that some client refuses."""
-    return _OTHER.sub("_", name)
+    return _UNSAFE_CHARACTER.sub("_", name)
 
 
-def inside(name: str, arguments: JsonObject) -> tuple[str, JsonObject] | None:
+def parse_call_tool(name: str, arguments: JsonObject) -> tuple[str, JsonObject] | None:
     """The name and the arguments of the call in this one; None for what is no envelope or a torn
     one, and for an envelope around an envelope, by which nothing but a detour can be meant."""
     if name != CALL_TOOL or not arguments.keys() <= {"name", "arguments"}:

@@ -56,20 +56,20 @@ class Cancelled:
     message: str = ""
 
 
-_BEGIN, _END = "<tool_use_error>", "</tool_use_error>"
+_ERROR_START, _ERROR_END = "<tool_use_error>", "</tool_use_error>"
 
 
-def error_text(message: str) -> str:
-    return f"{_BEGIN}{message}{_END}"
+def format_error(message: str) -> str:
+    return f"{_ERROR_START}{message}{_ERROR_END}"
 
 
-def for_people(text: str) -> str:
+def strip_error_tags(text: str) -> str:
     """An error without the marks that models know it by."""
-    return text.removeprefix(_BEGIN).removesuffix(_END)
+    return text.removeprefix(_ERROR_START).removesuffix(_ERROR_END)
 
 
-def cancelled_text(cancelled: Cancelled) -> str:
+def format_cancellation(cancelled: Cancelled) -> str:
     reason = cancelled.reason.value
     if not cancelled.message:
-        return error_text(f"The call was cancelled ({reason}).")
-    return error_text(f"The call was cancelled ({reason}): {cancelled.message}.")
+        return format_error(f"The call was cancelled ({reason}).")
+    return format_error(f"The call was cancelled ({reason}): {cancelled.message}.")

@@ -3,42 +3,42 @@
 import unicodedata
 from typing import Final
 
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 
 
-def visible(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Control, bidi and invisible characters are shown as escapes, line breaks kept: what a person
     reads is what was meant."""
-    return "".join(char if _plain(char) else escaped(char) for char in text)
+    return "".join(char if _is_plain(char) else escape_character(char) for char in text)
 
 
-def escaped(char: str) -> str:
+def escape_character(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
 
 
-def _plain(char: str) -> bool:
-    return char == "\n" or unicodedata.category(char) not in _HIDDEN
+def _is_plain(char: str) -> bool:
+    return char == "\n" or unicodedata.category(char) not in _HIDDEN_CATEGORIES
 
 
-LONGEST_TEXT: Final = 10_000
+MAX_TEXT_CHARS: Final = 10_000
 """Characters of one string of a hook that reach the model."""
 
-_SHOWN: Final = 80
+_MAX_EXCERPT_CHARS: Final = 80
 
 
-def capped(text: str) -> str:
+def truncate_with_count(text: str) -> str:
     """The head of a text that is too long, and how much is missing."""
-    if len(text) <= LONGEST_TEXT:
+    if len(text) <= MAX_TEXT_CHARS:
         return text
-    return f"{text[:LONGEST_TEXT]}\n... [{len(text) - LONGEST_TEXT} characters truncated] ..."
+    return f"{text[:MAX_TEXT_CHARS]}\n... [{len(text) - MAX_TEXT_CHARS} characters truncated] ..."
 
 
-def cut_in_the_middle(text: str) -> str:
+def truncate_middle(text: str) -> str:
     """Head and tail of a text that is too long: an error often ends with its cause."""
-    if len(text) <= LONGEST_TEXT:
+    if len(text) <= MAX_TEXT_CHARS:
         return text
-    half = LONGEST_TEXT // 2
+    half = MAX_TEXT_CHARS // 2
     missing = len(text) - 2 * half
     return f"{text[:half]}\n... [{missing} characters truncated] ...\n{text[-half:]}"
 
@@ -51,12 +51,14 @@ def escape_unprintable(text: str) -> str:
     )
 
 
-def shown(text: str) -> str:
+def format_excerpt(text: str) -> str:
     """The first of a text, short and escape_unprintable, for a message or a name."""
-    return escape_unprintable(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return escape_unprintable(
+        text if len(text) <= _MAX_EXCERPT_CHARS else f"{text[:_MAX_EXCERPT_CHARS]}…"
+    )
 
 
-def first_line(text: str) -> str:
+def extract_first_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[0] if lines else ""
 

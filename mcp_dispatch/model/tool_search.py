@@ -6,7 +6,7 @@ from mcp_dispatch.model.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class UnavailableServer:
     """A server that cannot be reached, and why, in words that follow its name."""
 
     server: str
@@ -14,7 +14,7 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ToolSearchResult:
     """`tools` are the best, in order, out of `total` that were looked through; `deferred` the rule
     names of those that the list does not have from the start. `remarks` say what was asked for and
     not found, and what is near."""
@@ -24,4 +24,4 @@ class Findings:
     deferred: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
     connecting: tuple[str, ...] = ()
-    down: tuple[Down, ...] = ()
+    unavailable: tuple[UnavailableServer, ...] = ()

@@ -7,13 +7,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from mcp_dispatch.model.client import Respondent, Resumed, Unfinished
+from mcp_dispatch.model.client import ClientBridge, InputRequired, Retry
 from mcp_dispatch.model.decision import Decision
-from mcp_dispatch.model.json import Json, JsonObject, canonical
+from mcp_dispatch.model.json import Json, JsonObject, to_canonical_json
 from mcp_dispatch.model.outcome import ProtocolError
 
 
-class Why(Enum):
+class ReplacementReason(Enum):
     """Why a part of a result was replaced."""
 
     SIZE = "over the limit of its tool"
@@ -27,14 +27,14 @@ class Replacement:
     """One part: what it was, its size in bytes, and the file that holds it; without a file, the
     problem is why there is none, and its middle was left out."""
 
-    why: Why
-    what: str
+    reason: ReplacementReason
+    part: str
     size: int
     file: str | None = None
     problem: str | None = None
 
-    def record(self) -> JsonObject:
-        record: JsonObject = {"reason": self.why.value, "what": self.what, "bytes": self.size}
+    def to_record(self) -> JsonObject:
+        record: JsonObject = {"reason": self.reason.value, "what": self.part, "bytes": self.size}
         if self.file is not None:
             record["file"] = self.file
         if self.problem is not None:
@@ -125,13 +125,13 @@ class ToolResult:
         return self.wire.get("isError") is True
 
 
-def text_result(
+def build_text_result(
     text: str, *, response: Json = None, changes: tuple[ContextChange, ...] = ()
 ) -> ToolResult:
     return ToolResult({"content": [{"type": "text", "text": text}]}, response, changes)
 
 
-def error_result(text: str, *, response: Json = None) -> ToolResult:
+def build_error_result(text: str, *, response: Json = None) -> ToolResult:
     """The tool ran and failed. (A call that is turned down is a `Refused`, not a result.)"""
     wire: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
     return ToolResult(wire, response)
@@ -144,17 +144,17 @@ class ScopeView(Protocol):
     def id(self) -> str: ...
     @property
     def cwd(self) -> Path | None: ...
-    def seen(self, path: str) -> FileSeen | None: ...
-    def delivered(self, path: str) -> bool:
+    def find_seen_file(self, path: str) -> FileSeen | None: ...
+    def is_delivered(self, path: str) -> bool:
         """Whether `path` is a kept result that was delivered to this scope."""
         ...
 
 
-async def no_progress(_: JsonObject) -> None:
+async def ignore_progress(_: JsonObject) -> None:
     """For callers that did not ask for progress."""
 
 
-def nothing_hidden(_: Path) -> bool:
+def hide_nothing(_: Path) -> bool:
     """For callers without rules."""
     return False
 
@@ -165,21 +165,21 @@ class CallContext:
 
     call_id: str
     scope: ScopeView
-    progress: Progress = no_progress
+    progress: Progress = ignore_progress
     meta: JsonObject = field(default_factory=lambda: {})
-    hides: Callable[[Path], bool] = nothing_hidden
+    is_hidden: Callable[[Path], bool] = hide_nothing
     """Whether a rule denies reading this file (absolute): a search leaves it out."""
 
-    respondent: Respondent | None = None
+    client_bridge: ClientBridge | None = None
     """Who answers a server's questions while it works on the call; None where nobody can."""
 
-    resumed: Resumed | None = None
+    retry: Retry | None = None
     """The call was made again to go on from here."""
 
     decision: Decision | None = None
     """What permitted the call; known once it runs."""
 
-    judged: frozenset[Path] | None = None
+    judged_paths: frozenset[Path] | None = None
     """The real paths that the decision was about, and the only ones that a tool may open when it
     runs; None where nothing was decided yet."""
 
@@ -192,7 +192,7 @@ class ToolAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """The tool's own verdict: the arguments made canonical, and perhaps a question."""
 
     arguments: JsonObject
@@ -202,7 +202,7 @@ class Checked:
 class Validator(Protocol):
     """A compiled input schema."""
 
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         """Every way in which `arguments` break the schema, in words a model can act on."""
         ...
 
@@ -242,22 +242,22 @@ class Tool(Protocol):
         ...
 
     @property
-    def output(self) -> Validator | None:
+    def output_validator(self) -> Validator | None:
         """What clients hold its structured content against; None where no schema is advertised."""
         ...
 
-    def sharing(self, arguments: JsonObject) -> Sharing: ...
+    def decide_sharing(self, arguments: JsonObject) -> Sharing: ...
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         """The tool's semantic check. Raises `Refused` (SEMANTIC); changes nothing."""
         ...
 
     async def run(
         self, arguments: JsonObject, context: CallContext
-    ) -> "ToolResult | ProtocolError | Unfinished": ...
+    ) -> "ToolResult | ProtocolError | InputRequired": ...
 
 
-def definition_digest(definition: JsonObject) -> str:
+def hash_definition(definition: JsonObject) -> str:
     """Of all that a tool says of itself. Its name in the list is our choice and no part of it."""
     said: JsonObject = {key: value for key, value in definition.items() if key != "name"}
-    return hashlib.sha256(canonical(said).encode(errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(to_canonical_json(said).encode(errors="surrogatepass")).hexdigest()

@@ -8,119 +8,123 @@ from typing import Final
 
 from anyio import to_thread
 
-from mcp_dispatch.hooks.hooks import Condition
-from mcp_dispatch.hooks.matcher import Fit
+from mcp_dispatch.hooks.hooks import ConditionMatcher
+from mcp_dispatch.hooks.matcher import MatchResult
 from mcp_dispatch.hooks.runners.mcp_tool import CallRefused
-from mcp_dispatch.journal.records import hook_entry
+from mcp_dispatch.journal.records import build_hook_record
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import CheckedCall
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
-from mcp_dispatch.model.hook_context import Circumstances, HookRecord
+from mcp_dispatch.model.hook_context import HookContext, HookRecord
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.names import rule_name
-from mcp_dispatch.model.text import capped
+from mcp_dispatch.model.names import build_rule_name
+from mcp_dispatch.model.text import truncate_with_count
 from mcp_dispatch.model.tools import (
     CallContext,
     FileSeen,
     Progress,
     Tool,
     ToolResult,
-    no_progress,
+    ignore_progress,
 )
 from mcp_dispatch.pipeline.scope import Scope
-from mcp_dispatch.policy.commands.pattern import Match
+from mcp_dispatch.policy.commands.pattern import RuleMatch
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.rules.conditions import Conditions
+from mcp_dispatch.policy.rules.conditions import HookConditions
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.registry.registry import Pool
-from mcp_dispatch.results.markers import persisted
-from mcp_dispatch.results.store import CannotKeep, ResultStore
+from mcp_dispatch.registry.registry import ToolRegistry
+from mcp_dispatch.results.markers import render_persisted_text
+from mcp_dispatch.results.store import CannotStore, ResultStore
 
-_FITS: Final = {Match.YES: Fit.YES, Match.MAYBE: Fit.UNSURE, Match.NO: Fit.NO}
-_STEP: Final = 1e-6
+_MATCH_RESULTS: Final = {
+    RuleMatch.YES: MatchResult.YES,
+    RuleMatch.MAYBE: MatchResult.UNSURE,
+    RuleMatch.NO: MatchResult.NO,
+}
+_PROGRESS_STEP: Final = 1e-6
 
 
-class Rising:
+class MonotonicProgress:
     """Progress of one call, with words of ours in between: its number never falls."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._last: float = 0
-        self._spoke = False
+        self._sent_message = False
 
-    async def tell(self, params: JsonObject) -> None:
+    async def forward(self, params: JsonObject) -> None:
         """What the tool says, as it says it, unless words of ours have gone before."""
         number = params.get("progress")
         if isinstance(number, int | float):
-            if self._spoke and number <= self._last:
-                number = self._last + _STEP
+            if self._sent_message and number <= self._last:
+                number = self._last + _PROGRESS_STEP
                 params = {**params, "progress": number}
             self._last = number
         await self._progress(params)
 
-    async def say(self, message: str) -> None:
-        self._last += _STEP
-        self._spoke = True
+    async def send_message(self, message: str) -> None:
+        self._last += _PROGRESS_STEP
+        self._sent_message = True
         await self._progress({"progress": self._last, "message": message})
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeOutlets:
+class ScopeHookSink:
     """What hooks say reaches the client, the scope and the journal."""
 
     scope: Scope
     results: ResultStore
     journal: Journal
-    call: str | None = None
-    progress: Rising | None = None
+    call_id: str | None = None
+    progress: MonotonicProgress | None = None
 
-    async def status(self, message: str) -> None:
+    async def show_status(self, message: str) -> None:
         if self.progress is not None:
-            await self.progress.say(message)
+            await self.progress.send_message(message)
 
-    def later(self, text: str) -> None:
-        self.scope.tell_later(text)
+    def add_note(self, text: str) -> None:
+        self.scope.add_note(text)
 
-    async def keep(self, text: str) -> str:
+    async def store_text(self, text: str) -> str:
         try:
-            kept = await to_thread.run_sync(self.results.keep, text)
-        except CannotKeep:
-            return capped(text)
-        self.scope.deliver(str(kept.path))
-        return persisted(text, kept)
+            kept = await to_thread.run_sync(self.results.save, text)
+        except CannotStore:
+            return truncate_with_count(text)
+        self.scope.mark_delivered(str(kept.path))
+        return render_persisted_text(text, kept)
 
     async def record(self, record: HookRecord) -> None:
-        entry = hook_entry(record, scope=self.scope.id, call=self.call, now=time.time())
+        entry = build_hook_record(record, scope=self.scope.id, call=self.call_id, now=time.time())
         await self.journal.record(entry)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HookContextFactory:
     """Makes the circumstances of calls and of sessions."""
 
     results: ResultStore
     journal: Journal
 
-    def of_call(
-        self, scope: Scope, policy: Policy, call: str, progress: Progress
-    ) -> tuple[Circumstances, Progress]:
+    def create_for_call(
+        self, scope: Scope, policy: Policy, call_id: str, progress: Progress
+    ) -> tuple[HookContext, Progress]:
         """The circumstances, and how the tool tells its own progress beside the hooks'."""
-        rising = None if progress is no_progress else Rising(progress)
-        outlets = ScopeOutlets(scope, self.results, self.journal, call, rising)
-        return self._with(scope, policy, outlets), rising.tell if rising else no_progress
+        rising = None if progress is ignore_progress else MonotonicProgress(progress)
+        outlets = ScopeHookSink(scope, self.results, self.journal, call_id, rising)
+        return self._create(scope, policy, outlets), rising.forward if rising else ignore_progress
 
-    def of_session(self, scope: Scope, policy: Policy) -> Circumstances:
-        return self._with(scope, policy, ScopeOutlets(scope, self.results, self.journal))
+    def create_for_session(self, scope: Scope, policy: Policy) -> HookContext:
+        return self._create(scope, policy, ScopeHookSink(scope, self.results, self.journal))
 
-    def _with(self, scope: Scope, policy: Policy, outlets: ScopeOutlets) -> Circumstances:
+    def _create(self, scope: Scope, policy: Policy, sink: ScopeHookSink) -> HookContext:
         cwd = scope.cwd or Path.cwd()
-        return Circumstances(scope.id, self.journal.path, cwd, policy.mode.value, outlets)
+        return HookContext(scope.id, self.journal.path, cwd, policy.mode.value, sink)
 
 
-def condition_by(conditions: Conditions) -> Condition:
+def build_condition(conditions: HookConditions) -> ConditionMatcher:
     """Judges the rule in an `if`."""
 
-    def fits(rule: str, checked: CheckedCall, circumstances: Circumstances) -> Fit:
+    def match_condition(rule: str, checked: CheckedCall, context: HookContext) -> MatchResult:
         tool = checked.tool
         subject = Subject(
             tool.rule_name,
@@ -128,11 +132,11 @@ def condition_by(conditions: Conditions) -> Condition:
             tool.server,
             checked.arguments,
             checked.valid.arguments,
-            circumstances.cwd,
+            context.cwd,
         )
-        return _FITS[conditions.match(rule, subject)]
+        return _MATCH_RESULTS[conditions.match(rule, subject)]
 
-    return fits
+    return match_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +146,23 @@ class _HookScope:
     id: str
     cwd: Path | None
 
-    def seen(self, path: str) -> FileSeen | None:
+    def find_seen_file(self, path: str) -> FileSeen | None:
         return None
 
-    def delivered(self, path: str) -> bool:
+    def is_delivered(self, path: str) -> bool:
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamsForHooks:
+class HookToolCaller:
     """Calls of `mcp_tool` hooks: straight to the server, with no slot and no hooks around them.
 
     Whoever wrote the hook wants the call, so nobody is asked only because no rule speaks of it;
     a deny stands, and an ask, which nobody is there to answer, does too.
     """
 
-    pool: Callable[[], Pool]
-    policy: Callable[[], Policy]
+    get_registry: Callable[[], ToolRegistry]
+    get_policy: Callable[[], Policy]
 
     async def call(
         self,
@@ -166,28 +170,26 @@ class UpstreamsForHooks:
         tool: str,
         arguments: JsonObject,
         origin: Origin,
-        circumstances: Circumstances,
+        context: HookContext,
     ) -> JsonObject:
-        found = self.pool().find(rule_name(server, tool))
+        found = self.get_registry().find(build_rule_name(server, tool))
         if found is None or found.server != server:
             raise CallRefused(f"the server {server!r} offers no tool {tool!r} at the moment")
-        if problems := found.validator.problems(arguments):
+        if problems := found.validator.find_problems(arguments):
             raise CallRefused(f"its input does not fit the tool: {'; '.join(problems)}")
-        self._judge(found, arguments, origin, circumstances)
-        scope = _HookScope(circumstances.session_id, circumstances.cwd)
+        self._check_policy(found, arguments, origin, context)
+        scope = _HookScope(context.session_id, context.cwd)
         answer = await found.run(arguments, CallContext("hook", scope))
         if not isinstance(answer, ToolResult):
             raise CallRefused("the tool answered with a protocol error or a question")
         return answer.wire
 
-    def _judge(
-        self, tool: Tool, arguments: JsonObject, origin: Origin, circumstances: Circumstances
+    def _check_policy(
+        self, tool: Tool, arguments: JsonObject, origin: Origin, context: HookContext
     ) -> None:
-        subject = Subject(
-            tool.rule_name, tool.name, tool.server, arguments, arguments, circumstances.cwd
-        )
+        subject = Subject(tool.rule_name, tool.name, tool.server, arguments, arguments, context.cwd)
         wanted = Vote(Tier.ALLOW, Effect.ALLOW, "a hook is configured to call it", origin)
-        decision = self.policy().judge(subject, hook_votes=[wanted])
+        decision = self.get_policy().evaluate(subject, hook_votes=[wanted])
         if decision.effect is not Effect.ALLOW:
             said = "denied" if decision.effect is Effect.DENY else "asked about"
             by = decision.by

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from mcp_dispatch.policy.commands.pattern import Wildcard
 from mcp_dispatch.web.errors import BadUrl
-from mcp_dispatch.web.hosts import ascii_name
-from mcp_dispatch.web.private_hosts import rule_host, spelled_domain
+from mcp_dispatch.web.hosts import encode_punycode
+from mcp_dispatch.web.private_hosts import canonicalize_rule_host, parse_domain_specifier
 from mcp_dispatch.web.url import parse_url
 
 _LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
@@ -21,7 +21,7 @@ class DomainPattern:
     """
 
     labels: tuple[Wildcard, ...] = ()
-    below: bool = False
+    subdomains_only: bool = False
 
     def covers(self, host: str) -> bool:
         """`host` is canonical."""
@@ -29,15 +29,15 @@ class DomainPattern:
             return True
         parts = host.split(".")
         more = len(parts) - len(self.labels)
-        if more < 0 or self.below is not (more > 0):
+        if more < 0 or self.subdomains_only is not (more > 0):
             return False
         pairs = zip(self.labels, parts[more:], strict=True)
         return all(label.matches(part) for label, part in pairs)
 
 
-def domain_pattern(specifier: str) -> DomainPattern | str:
+def parse_domain_pattern(specifier: str) -> DomainPattern | str:
     """The pattern of `domain:host`, or what is wrong with it."""
-    domain = spelled_domain(specifier)
+    domain = parse_domain_specifier(specifier)
     if domain is None:
         return "expected WebFetch(domain:host)"
     if domain == "*":
@@ -45,13 +45,17 @@ def domain_pattern(specifier: str) -> DomainPattern | str:
     below = domain.startswith(_ANY_SUBDOMAIN)
     rest = domain.removeprefix(_ANY_SUBDOMAIN)
     try:
-        labels = _labels(rest) if below or "*" in rest else tuple(_exactly(rule_host(rest)))
+        labels = (
+            _parse_labels(rest)
+            if below or "*" in rest
+            else tuple(_to_literal_labels(canonicalize_rule_host(rest)))
+        )
     except BadUrl:
         return f"{domain!r} is no host; write it without scheme, user name, port and path"
     return DomainPattern(labels, below)
 
 
-def host_of(url: object) -> str | None:
+def parse_host(url: object) -> str | None:
     """The canonical host of a URL; None where it is none that could be fetched."""
     if not isinstance(url, str):
         return None
@@ -61,12 +65,12 @@ def host_of(url: object) -> str | None:
         return None
 
 
-def _exactly(host: str) -> list[Wildcard]:
+def _to_literal_labels(host: str) -> list[Wildcard]:
     return [Wildcard((label,)) for label in host.split(".")]
 
 
-def _labels(spelled: str) -> tuple[Wildcard, ...]:
-    labels = [ascii_name(label).lower() for label in spelled.removesuffix(".").split(".")]
+def _parse_labels(domain: str) -> tuple[Wildcard, ...]:
+    labels = [encode_punycode(label).lower() for label in domain.removesuffix(".").split(".")]
     if not all(map(_LABEL.fullmatch, labels)):
-        raise BadUrl(spelled)
-    return tuple(map(Wildcard.of, labels))
+        raise BadUrl(domain)
+    return tuple(map(Wildcard.parse, labels))

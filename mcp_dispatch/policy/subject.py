@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mcp_dispatch.model.json import JsonObject
 
-READING_TOOLS = {"Read": "file_path", "Grep": "path", "Glob": "path"}
-WRITING_TOOLS = {
+READ_TOOL_PATH_FIELDS = {"Read": "file_path", "Grep": "path", "Glob": "path"}
+WRITE_TOOL_PATH_FIELDS = {
     "Write": "file_path",
     "Edit": "file_path",
     "MultiEdit": "file_path",
@@ -32,7 +32,7 @@ class Subject:
     cwd: Path | None
     delivered: bool = False
     read_only: bool = False
-    ends: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
+    resolved_paths: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
     """All names of a path above, found before it is judged; a path that is not here is looked up."""
 
     @property
@@ -53,21 +53,21 @@ class Subject:
     @property
     def read_paths(self) -> tuple[str, ...]:
         """The files or directories that a built-in reads."""
-        if self.server is not None or self.rule_name not in READING_TOOLS:
+        if self.server is not None or self.rule_name not in READ_TOOL_PATH_FIELDS:
             return ()
-        named = self.arguments.get(READING_TOOLS[self.rule_name])
+        named = self.arguments.get(READ_TOOL_PATH_FIELDS[self.rule_name])
         if isinstance(named, str):
-            return (named, *self._searched(Path(named)))
+            return (named, *self._list_outside_search_roots(Path(named)))
         if self.rule_name == "Read" or self.cwd is None:
             return ()
-        return (str(self.cwd), *self._searched(self.cwd))
+        return (str(self.cwd), *self._list_outside_search_roots(self.cwd))
 
     @property
     def write_paths(self) -> tuple[str, ...]:
         """The file that a built-in writes."""
-        if self.server is not None or self.rule_name not in WRITING_TOOLS:
+        if self.server is not None or self.rule_name not in WRITE_TOOL_PATH_FIELDS:
             return ()
-        named = self.arguments.get(WRITING_TOOLS[self.rule_name])
+        named = self.arguments.get(WRITE_TOOL_PATH_FIELDS[self.rule_name])
         return (named,) if isinstance(named, str) else ()
 
     @property
@@ -76,11 +76,11 @@ class Subject:
         return self.server is None and self.rule_name in _HARMLESS_TOOLS
 
     @property
-    def reads(self) -> bool:
+    def changes_nothing(self) -> bool:
         """Whether it changes nothing."""
         return self.read_only or bool(self.read_paths) or self.harmless or self.url is not None
 
-    def _searched(self, start: Path) -> tuple[str, ...]:
+    def _list_outside_search_roots(self, start: Path) -> tuple[str, ...]:
         """Where a Glob pattern that leaves its directory begins."""
         pattern = self.arguments.get("pattern") if self.rule_name == "Glob" else None
         if not isinstance(pattern, str) or not (

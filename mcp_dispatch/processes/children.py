@@ -15,14 +15,19 @@ from anyio import CapacityLimiter, to_thread
 from anyio.abc import Process, TaskGroup
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.child import DEFAULT_GRACE, CannotStart, Child, cannot_start
-from mcp_dispatch.processes.pipes import Plumbing, Stdio, ThreeStreams, connect
+from mcp_dispatch.processes.child import (
+    DEFAULT_GRACE_SECONDS,
+    ChildProcess,
+    ProcessStartError,
+    build_start_error,
+)
+from mcp_dispatch.processes.pipes import ChildPipes, Stdio, StdioTriple, open_pipes
 from mcp_dispatch.processes.watchdog import Watchdog
 
-HAS_GROUPS = sys.platform != "win32"
+HAS_PROCESS_GROUPS = sys.platform != "win32"
 
 
-class Children:
+class ProcessGroup:
     """The owner of all child processes; when it is left, none of them lives on."""
 
     _tasks: TaskGroup
@@ -30,16 +35,16 @@ class Children:
     _watchdog: Watchdog
 
     def __init__(self) -> None:
-        self._run = secrets.token_hex(16)
-        self._count = 0
+        self._run_id = secrets.token_hex(16)
+        self._started_count = 0
         self._closing = False
-        self._living: dict[int, Child] = {}
-        self._leaderless: set[int] = set()
+        self._running: dict[int, ChildProcess] = {}
+        self._leaderless_groups: set[int] = set()
 
     @property
-    def run(self) -> str:
+    def run_id(self) -> str:
         """The random id that marks the environment of everything started here."""
-        return self._run
+        return self._run_id
 
     @property
     def watchdog_pid(self) -> int | None:
@@ -48,7 +53,7 @@ class Children:
 
     async def __aenter__(self) -> Self:
         self._limiter = CapacityLimiter(math.inf)
-        self._watchdog = Watchdog(self._run)
+        self._watchdog = Watchdog(self._run_id)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         return self
@@ -61,13 +66,13 @@ class Children:
     ) -> None:
         self._closing = True
         with anyio.CancelScope(shield=True):
-            await self._end_all()
+            await self._stop_all()
             await self._watchdog.release()
         self._tasks.cancel_scope.cancel()
         # Not given the error: a task group would wrap it.
         await self._tasks.__aexit__(None, None, None)
 
-    def beside(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def spawn_task(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs `task` for as long as it takes, at most until the children are left."""
         self._tasks.start_soon(task)
 
@@ -80,46 +85,46 @@ class Children:
         stdin: Stdio = DEVNULL,
         stdout: Stdio = DEVNULL,
         stderr: Stdio = DEVNULL,
-    ) -> Child:
+    ) -> ChildProcess:
         """A new child with exactly `env` and the marker. Raises `CannotStart`."""
         if self._closing:
-            raise CannotStart(argv[0], "the server is shutting down")
+            raise ProcessStartError(argv[0], "the server is shutting down")
         # Not cancelled half-way: between its start and its entry here a child has no owner.
         with anyio.CancelScope(shield=True):
-            if HAS_GROUPS:
-                self._watchdog.ensure(self._news)
+            if HAS_PROCESS_GROUPS:
+                self._watchdog.ensure_running(self._list_groups)
             return await self._start(argv, cwd, env, (stdin, stdout, stderr))
         raise AssertionError("nobody cancels that scope")
 
     async def _start(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdio: ThreeStreams
-    ) -> Child:
-        self._count += 1
-        number = self._count
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdio: StdioTriple
+    ) -> ChildProcess:
+        self._started_count += 1
+        number = self._started_count
         child_ends = ExitStack()
         try:
-            plumbing = connect(stdio, child_ends)
-            process = await self._open(argv, cwd, env, number, plumbing)
+            plumbing = open_pipes(stdio, child_ends)
+            process = await self._open_process(argv, cwd, env, number, plumbing)
         except (OSError, ValueError) as error:
-            raise cannot_start(argv, cwd, error) from error
+            raise build_start_error(argv, cwd, error) from error
         finally:
             child_ends.close()
-        child = Child(process, number, plumbing, self._end)
-        self._living[child.pid] = child
-        self._watchdog.tell(f"+{child.pid}")
-        self._tasks.start_soon(self._follow, child)
+        child = ChildProcess(process, number, plumbing, self._stop_child)
+        self._running[child.pid] = child
+        self._watchdog.send_line(f"+{child.pid}")
+        self._tasks.start_soon(self._watch_exit, child)
         return child
 
-    async def _open(
+    async def _open_process(
         self,
         argv: Sequence[str],
         cwd: Path,
         env: Mapping[str, str],
         number: int,
-        plumbing: Plumbing,
+        pipes: ChildPipes,
     ) -> Process:
-        stdin, stdout, stderr = plumbing.theirs
-        marked = {**env, kill_tree.MARKER: f"{self._run}.{number}"}
+        stdin, stdout, stderr = pipes.child_streams
+        marked = {**env, kill_tree.MARKER_VARIABLE: f"{self._run_id}.{number}"}
         try:
             return await anyio.open_process(
                 list(argv),
@@ -131,43 +136,49 @@ class Children:
                 start_new_session=True,
             )
         except (OSError, ValueError):
-            plumbing.close()
+            pipes.close()
             raise
 
-    async def _follow(self, child: Child) -> None:
+    async def _watch_exit(self, child: ChildProcess) -> None:
         await child.wait()
-        del self._living[child.pid]
-        if HAS_GROUPS:
-            self._leaderless.add(child.pid)
-            self._watchdog.tell(f"~{child.pid}")
+        del self._running[child.pid]
+        if HAS_PROCESS_GROUPS:
+            self._leaderless_groups.add(child.pid)
+            self._watchdog.send_line(f"~{child.pid}")
             self._forget_ended_groups()
 
     def _forget_ended_groups(self) -> None:
         # Looked at whenever a child ends, lest a number goes to a stranger while we still hold it.
-        for group in list(self._leaderless):
-            if not (kill_tree.leaderless(group) and kill_tree.group_lives(group)):
-                self._leaderless.discard(group)
-                self._watchdog.tell(f"-{group}")
+        for group in list(self._leaderless_groups):
+            if not (kill_tree.is_leaderless(group) and kill_tree.is_group_alive(group)):
+                self._leaderless_groups.discard(group)
+                self._watchdog.send_line(f"-{group}")
 
-    def _news(self) -> list[str]:
+    def _list_groups(self) -> list[str]:
         """What a new watchdog has to know."""
-        return [f"+{group}" for group in self._living] + [f"~{group}" for group in self._leaderless]
+        return [f"+{group}" for group in self._running] + [
+            f"~{group}" for group in self._leaderless_groups
+        ]
 
-    async def _end(self, child: Child, grace: float) -> None:
-        ours = child.returncode is None or kill_tree.leaderless(child.pid)
+    async def _stop_child(self, child: ChildProcess, grace: float) -> None:
+        ours = child.returncode is None or kill_tree.is_leaderless(child.pid)
         groups = {child.pid} if ours else set[int]()
-        await self._sweep(groups, kill_tree.mark_of_child(self._run, child.number), grace)
+        await self._terminate(
+            groups, kill_tree.build_child_marker(self._run_id, child.number), grace
+        )
         self._forget_ended_groups()
 
-    async def _end_all(self) -> None:
-        children = list(self._living.values())
-        if self._count:
-            left = {group for group in self._leaderless if kill_tree.leaderless(group)}
-            await self._sweep(
-                self._living.keys() | left, kill_tree.mark_of_run(self._run), DEFAULT_GRACE
+    async def _stop_all(self) -> None:
+        children = list(self._running.values())
+        if self._started_count:
+            left = {group for group in self._leaderless_groups if kill_tree.is_leaderless(group)}
+            await self._terminate(
+                self._running.keys() | left,
+                kill_tree.build_run_marker(self._run_id),
+                DEFAULT_GRACE_SECONDS,
             )
         for child in children:
             await child.aclose(grace=0)
 
-    async def _sweep(self, groups: set[int], mark: bytes, grace: float) -> None:
-        await to_thread.run_sync(kill_tree.end, groups, mark, grace, limiter=self._limiter)
+    async def _terminate(self, groups: set[int], marker: bytes, grace: float) -> None:
+        await to_thread.run_sync(kill_tree.terminate, groups, marker, grace, limiter=self._limiter)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-OURS = "MCP_DISPATCH_"
+OWN_PREFIX = "MCP_DISPATCH_"
 
-_PLACES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR")
+_BASICS = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY")
-_AUTHORITIES = (
+_CA_BUNDLES = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "AWS_CA_BUNDLE", "PIP_CERT"),
 )
@@ -16,12 +16,12 @@ _WINDOWS = (
     *("USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES"),
 )
 _BASELINE = frozenset(
-    (*_PLACES, *_PROXIES, *(name.lower() for name in _PROXIES), *_AUTHORITIES, *_WINDOWS)
+    (*_BASICS, *_PROXIES, *(name.lower() for name in _PROXIES), *_CA_BUNDLES, *_WINDOWS)
 )
 _BASELINE_PREFIXES = ("LC_", "XDG_")
 
 
-def baseline(environ: Mapping[str, str]) -> dict[str, str]:
+def select_baseline(environ: Mapping[str, str]) -> dict[str, str]:
     """For upstreams and hooks: what any program needs, and no secret of anybody else."""
     return {
         name: value
@@ -30,6 +30,6 @@ def baseline(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+def remove_own_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """For the shell: everything but our own settings, with which a model could approve itself."""
-    return {name: value for name, value in environ.items() if not name.startswith(OURS)}
+    return {name: value for name, value in environ.items() if not name.startswith(OWN_PREFIX)}

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import anyio
 
-CHUNK = 65536
-PIECE = 1 << 20
-LARGEST_PIPE = 1 << 20
-DISCARD_PAUSE = 0.05
+CHUNK_BYTES = 65536
+PIECE_BYTES = 1 << 20
+MAX_PIPE_BYTES = 1 << 20
+DISCARD_PAUSE_SECONDS = 0.05
 
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-_SYMBOL_FOR_NUL = "\u2400".encode()
+_NEW_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+_NUL_SYMBOL = "\u2400".encode()
 
 
-class Recording:
+class OutputFile:
     """Copies from a pipe, a child's stdout and stderr in one, to a file in `folder`.
 
     The child does not write to the file itself: `echo x > /dev/stderr` would empty it. What is
@@ -30,16 +30,18 @@ class Recording:
         """The file is new, and has a name only where it may be kept for others to read."""
         self._limit = limit
         self._path = None if name is None else folder / name
-        self._reading, self._writing = os.pipe()
+        self._read_end, self._write_end = os.pipe()
         try:
-            os.set_blocking(self._reading, False)
+            os.set_blocking(self._read_end, False)
             self._file = (
-                _unnamed(folder) if self._path is None else os.open(self._path, _NEW, 0o600)
+                _create_unnamed_file(folder)
+                if self._path is None
+                else os.open(self._path, _NEW_FILE_FLAGS, 0o600)
             )
         except OSError:
-            self.abandon()
+            self.close_pipe()
             raise
-        self._keeping = True
+        self._is_recording = True
         self.size = 0
         self.problem: str | None = None
         self.stopped = anyio.Event()
@@ -47,46 +49,46 @@ class Recording:
     @property
     def descriptor(self) -> int:
         """For the child's stdout and stderr."""
-        return self._writing
+        return self._write_end
 
-    def handed_over(self) -> None:
+    def close_child_end(self) -> None:
         """The child has its copy of the descriptor; ours is closed."""
-        os.close(self._writing)
+        os.close(self._write_end)
 
-    def abandon(self) -> None:
+    def close_pipe(self) -> None:
         """There is no child, and nothing to copy."""
-        os.close(self._writing)
-        os.close(self._reading)
+        os.close(self._write_end)
+        os.close(self._read_end)
 
     async def copy(self) -> None:
         """Runs beside the child, and beyond it for as long as somebody holds the pipe."""
         try:
             while True:
-                await anyio.wait_readable(self._reading)
-                if self._take() == b"":
+                await anyio.wait_readable(self._read_end)
+                if self._read_chunk() == b"":
                     return
-                if not self._keeping:
-                    await anyio.sleep(DISCARD_PAUSE)
+                if not self._is_recording:
+                    await anyio.sleep(DISCARD_PAUSE_SECONDS)
         finally:
-            reading, self._reading = self._reading, -1
+            reading, self._read_end = self._read_end, -1
             os.close(reading)
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """The child has ended: takes what is still in the pipe, and nothing after that."""
-        for _ in range(LARGEST_PIPE // CHUNK):
-            if self._reading < 0 or not self._take():
+        for _ in range(MAX_PIPE_BYTES // CHUNK_BYTES):
+            if self._read_end < 0 or not self._read_chunk():
                 break
-        self._keeping = False
+        self._is_recording = False
 
     def read(self, start: int, count: int) -> bytes:
         return os.pread(self._file, count, start)
 
-    def pieces(self) -> Iterator[bytes]:
+    def iter_pieces(self) -> Iterator[bytes]:
         """All of it, after `settle`, without holding more than a piece in memory."""
-        for start in range(0, self.size, PIECE):
-            yield self.read(start, min(PIECE, self.size - start))
+        for start in range(0, self.size, PIECE_BYTES):
+            yield self.read(start, min(PIECE_BYTES, self.size - start))
 
-    def conclude(self, line: str) -> None:
+    def finalize(self, line: str) -> None:
         """After `settle`: adds a last line of ours, and leaves the file under its name."""
         self._path = None
         # A full disk may not even have room for this; then the file ends without it.
@@ -96,22 +98,22 @@ class Recording:
 
     def close(self) -> None:
         """The file is gone with this, unless it was concluded; copying may go on into nothing."""
-        self._keeping = False
+        self._is_recording = False
         os.close(self._file)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def _take(self) -> bytes | None:
+    def _read_chunk(self) -> bytes | None:
         """None when the pipe is empty for now, no bytes when it has ended."""
         try:
-            chunk = os.read(self._reading, CHUNK)
+            chunk = os.read(self._read_end, CHUNK_BYTES)
         except BlockingIOError:
             return None
-        if self._keeping:
-            self._keep(chunk.replace(b"\0", _SYMBOL_FOR_NUL))
+        if self._is_recording:
+            self._write_chunk(chunk.replace(b"\0", _NUL_SYMBOL))
         return chunk
 
-    def _keep(self, chunk: bytes) -> None:
+    def _write_chunk(self, chunk: bytes) -> None:
         rest = memoryview(chunk)[: self._limit - self.size]
         overflows = len(rest) < len(chunk)
         try:
@@ -125,12 +127,12 @@ class Recording:
             self._stop(f"it printed more than {self._limit:,} bytes")
 
     def _stop(self, problem: str) -> None:
-        self._keeping = False
+        self._is_recording = False
         self.problem = problem
         self.stopped.set()
 
 
-def _unnamed(folder: Path) -> int:
+def _create_unnamed_file(folder: Path) -> int:
     """Nobody else opens such a file, and nothing of it is left after a crash."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return os.dup(file.fileno())

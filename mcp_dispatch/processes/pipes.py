@@ -17,7 +17,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 
 Stdio = int | IO[bytes]
 """PIPE, DEVNULL, STDOUT, a file descriptor or an open file, as `subprocess` takes them."""
-ThreeStreams = tuple[Stdio, Stdio, Stdio]
+StdioTriple = tuple[Stdio, Stdio, Stdio]
 """stdin, stdout, stderr."""
 
 
@@ -26,7 +26,7 @@ class _PipeEnd:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
 
-    def _open_descriptor(self) -> int:
+    def _require_open(self) -> int:
         if self._descriptor < 0:
             raise anyio.ClosedResourceError
         return self._descriptor
@@ -46,9 +46,9 @@ class PipeReader(_PipeEnd, ByteReceiveStream):
         await lowlevel.checkpoint()
         while True:
             try:
-                chunk = os.read(self._open_descriptor(), max_bytes)
+                chunk = os.read(self._require_open(), max_bytes)
             except BlockingIOError:
-                await anyio.wait_readable(self._open_descriptor())
+                await anyio.wait_readable(self._require_open())
                 continue
             if not chunk:
                 raise anyio.EndOfStream
@@ -61,18 +61,18 @@ class PipeWriter(_PipeEnd, ByteSendStream):
         rest = memoryview(item)
         while rest:
             try:
-                rest = rest[os.write(self._open_descriptor(), rest) :]
+                rest = rest[os.write(self._require_open(), rest) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._open_descriptor())
+                await anyio.wait_writable(self._require_open())
             except BrokenPipeError as error:
                 raise anyio.BrokenResourceError from error
 
 
 @dataclass(frozen=True, slots=True)
-class Plumbing:
+class ChildPipes:
     """What the child gets as its three streams, and our ends of those that are pipes."""
 
-    theirs: ThreeStreams
+    child_streams: StdioTriple
     stdin: PipeWriter | None
     stdout: PipeReader | None
     stderr: PipeReader | None
@@ -83,30 +83,34 @@ class Plumbing:
                 end.close()
 
 
-def connect(stdio: ThreeStreams, child_ends: ExitStack) -> Plumbing:
+def open_pipes(stdio: StdioTriple, child_ends: ExitStack) -> ChildPipes:
     """Opens the pipes asked for; `child_ends` closes the child's ends, which it has copies of."""
     if sys.platform == "win32":
-        return Plumbing(stdio, None, None, None)
+        return ChildPipes(stdio, None, None, None)
     stdin, stdout, stderr = stdio
     with ExitStack() as opened:
-        writer, child_stdin = _writer(opened, child_ends) if stdin == PIPE else (None, stdin)
-        reader, child_stdout = _reader(opened, child_ends) if stdout == PIPE else (None, stdout)
-        errors, child_stderr = _reader(opened, child_ends) if stderr == PIPE else (None, stderr)
+        writer, child_stdin = _open_writer(opened, child_ends) if stdin == PIPE else (None, stdin)
+        reader, child_stdout = (
+            _open_reader(opened, child_ends) if stdout == PIPE else (None, stdout)
+        )
+        errors, child_stderr = (
+            _open_reader(opened, child_ends) if stderr == PIPE else (None, stderr)
+        )
         opened.pop_all()
-    return Plumbing((child_stdin, child_stdout, child_stderr), writer, reader, errors)
+    return ChildPipes((child_stdin, child_stdout, child_stderr), writer, reader, errors)
 
 
-def _writer(opened: ExitStack, child_ends: ExitStack) -> tuple[PipeWriter, int]:
+def _open_writer(cleanup: ExitStack, child_ends: ExitStack) -> tuple[PipeWriter, int]:
     theirs, ours = os.pipe()
     child_ends.callback(os.close, theirs)
     writer = PipeWriter(ours)
-    opened.callback(writer.close)
+    cleanup.callback(writer.close)
     return writer, theirs
 
 
-def _reader(opened: ExitStack, child_ends: ExitStack) -> tuple[PipeReader, int]:
+def _open_reader(cleanup: ExitStack, child_ends: ExitStack) -> tuple[PipeReader, int]:
     ours, theirs = os.pipe()
     child_ends.callback(os.close, theirs)
     reader = PipeReader(ours)
-    opened.callback(reader.close)
+    cleanup.callback(reader.close)
     return reader, theirs

@@ -12,18 +12,18 @@ import anyio
 from anyio import to_thread
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.child import cannot_start
-from mcp_dispatch.processes.environment import inherited
+from mcp_dispatch.processes.child import build_start_error
+from mcp_dispatch.processes.environment import remove_own_variables
 
-RELEASE_PATIENCE = kill_tree.WATCHDOG_GRACE + kill_tree.KILL_PATIENCE + 2.0
-KILLED_PATIENCE = 1.0
+RELEASE_TIMEOUT_SECONDS = kill_tree.WATCHDOG_GRACE_SECONDS + kill_tree.KILL_TIMEOUT_SECONDS + 2.0
+KILL_WAIT_SECONDS = 1.0
 
 
 class Watchdog:
     """Started with the first child, and again should somebody have ended it."""
 
-    def __init__(self, run: str) -> None:
-        self._run = run
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
 
@@ -31,58 +31,60 @@ class Watchdog:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def ensure(self, news: Callable[[], Iterable[str]]) -> None:
+    def ensure_running(self, list_groups: Callable[[], Iterable[str]]) -> None:
         """Running from here on; one started now is first told the `news`."""
         if self._pipe >= 0 and self._process is not None and self._process.poll() is None:
             return
-        self._dismiss()
+        self._kill_process()
         argv = [sys.executable, "-I", "-S", kill_tree.__file__]
         try:
             self._start(argv)
         except OSError as error:
-            self._hang_up()
-            raise cannot_start(argv, Path("/"), error) from error
-        for line in (self._run, *news()):
-            self.tell(line)
+            self._close_pipe()
+            raise build_start_error(argv, Path("/"), error) from error
+        for line in (self._run_id, *list_groups()):
+            self.send_line(line)
 
     def _start(self, argv: list[str]) -> None:
         theirs, self._pipe = os.pipe()
         os.set_blocking(self._pipe, False)
         try:
-            with _polite_signals_blocked():
-                self._process = _open(argv, theirs)
+            with _block_signals():
+                self._process = _spawn(argv, theirs)
         finally:
             os.close(theirs)
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         if self._pipe < 0:
             return
         try:
             os.write(self._pipe, f"{line}\n".encode())
         except (BrokenPipeError, BlockingIOError):
-            self._dismiss()
+            self._kill_process()
 
-    def _dismiss(self) -> None:
+    def _kill_process(self) -> None:
         # Ended before its pipe is closed: a watchdog that is merely stuck would take that for the
         # end of the server.
         if self._process is not None:
             _kill(self._process)
-        self._hang_up()
+        self._close_pipe()
 
-    def _hang_up(self) -> None:
+    def _close_pipe(self) -> None:
         pipe, self._pipe = self._pipe, -1
         if pipe >= 0:
             os.close(pipe)
 
     async def release(self) -> None:
         """Lets it end what is left, and go."""
-        self._hang_up()
+        self._close_pipe()
         if self._process is not None:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(_let_go, self._process, limiter=anyio.CapacityLimiter(1))
+                await to_thread.run_sync(
+                    _wait_or_kill, self._process, limiter=anyio.CapacityLimiter(1)
+                )
 
 
-def _open(argv: list[str], pipe: int) -> subprocess.Popen[bytes]:
+def _spawn(argv: list[str], pipe: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         argv,
         stdin=pipe,
@@ -90,13 +92,13 @@ def _open(argv: list[str], pipe: int) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         cwd="/",
         # Without the marker, even of a server around this one: it must outlive us both.
-        env=inherited(os.environ),
+        env=remove_own_variables(os.environ),
         start_new_session=True,
     )
 
 
 @contextmanager
-def _polite_signals_blocked() -> Generator[None]:
+def _block_signals() -> Generator[None]:
     """What is started meanwhile has them blocked from its first moment."""
     polite = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, polite)
@@ -106,9 +108,9 @@ def _polite_signals_blocked() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _let_go(process: subprocess.Popen[bytes]) -> None:
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     try:
-        process.wait(RELEASE_PATIENCE)
+        process.wait(RELEASE_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         _kill(process)
 
@@ -116,6 +118,6 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     try:
-        process.wait(KILLED_PATIENCE)
+        process.wait(KILL_WAIT_SECONDS)
     except subprocess.TimeoutExpired:
         return

@@ -5,13 +5,13 @@ from itertools import zip_longest
 
 from mcp_dispatch.model.tools import Tool
 
-ROOM = 1_300
+MAX_CHARS = 1_300
 """Characters. Some clients cut descriptions and instructions off at 2,048, and every model pays
 for them with each request."""
 
-_LONGEST_NAME = 64
-_COUNT = len(" and 9999 more")
-_OTHERS = len("\n- and 9999 more servers")
+_MAX_NAME_CHARS = 64
+_COUNT_CHARS = len(" and 9999 more")
+_MORE_SERVERS_CHARS = len("\n- and 9999 more servers")
 
 
 class Announcement:
@@ -22,14 +22,14 @@ class Announcement:
         self._servers: frozenset[str] = frozenset()
         self._text = ""
 
-    def of(self, tools: Iterable[Tool]) -> str:
-        names = names_by_server(tools)
+    def render(self, tools: Iterable[Tool]) -> str:
+        names = group_names_by_server(tools)
         if frozenset(names) != self._servers:
-            self._servers, self._text = frozenset(names), contents(names)
+            self._servers, self._text = frozenset(names), render_names(names)
         return self._text
 
 
-def names_by_server(tools: Iterable[Tool]) -> dict[str, list[str]]:
+def group_names_by_server(tools: Iterable[Tool]) -> dict[str, list[str]]:
     """Of upstream tools, in the alphabet of rules: a name cannot carry a sentence."""
     names: dict[str, list[str]] = {}
     for tool in sorted(tools, key=lambda tool: tool.rule_name):
@@ -39,36 +39,36 @@ def names_by_server(tools: Iterable[Tool]) -> dict[str, list[str]]:
     return dict(sorted(names.items()))
 
 
-def contents(names: Mapping[str, Sequence[str]], room: int = ROOM) -> str:
+def render_names(names: Mapping[str, Sequence[str]], max_chars: int = MAX_CHARS) -> str:
     """A line for each server, as many as there is room for; then as many names as there is room
     for, every server in turn."""
     shown: dict[str, list[str]] = {}
-    left = room
+    left = max_chars
     for server in names:
-        cost = len(f"\n- {server}: ") + _COUNT
-        if left - cost < _OTHERS:
+        cost = len(f"\n- {server}: ") + _COUNT_CHARS
+        if left - cost < _MORE_SERVERS_CHARS:
             break
         left -= cost
         shown[server] = []
-    for server, name in _in_turn({server: names[server] for server in shown}):
-        if len(name) <= _LONGEST_NAME and (left := left - len(name) - 2) >= 0:
+    for server, name in _iterate_round_robin({server: names[server] for server in shown}):
+        if len(name) <= _MAX_NAME_CHARS and (left := left - len(name) - 2) >= 0:
             shown[server].append(name)
         if left < 0:
             break
-    lines = [_line(server, shown[server], len(names[server])) for server in shown]
+    lines = [_format_line(server, shown[server], len(names[server])) for server in shown]
     if others := len(names) - len(shown):
         lines.append(f"- and {others} more server{'s' if others > 1 else ''}")
     return "\n".join(lines)
 
 
-def _in_turn(names: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _iterate_round_robin(names: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     for row in zip_longest(*names.values()):
         yield from (
             (server, name) for server, name in zip(names, row, strict=True) if name is not None
         )
 
 
-def _line(server: str, shown: Sequence[str], count: int) -> str:
+def _format_line(server: str, shown: Sequence[str], count: int) -> str:
     """A server of which nothing is known yet has no count."""
     hidden = count - len(shown)
     if not count:

@@ -11,7 +11,7 @@ from mcp_dispatch.model.tools import Tool
 _BYTES_PER_TOKEN = 4
 
 
-def estimated_tokens(definition: JsonObject) -> int:
+def estimate_tokens(definition: JsonObject) -> int:
     """By its length as compact JSON: about right for English and for code, without a tokenizer."""
     text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
@@ -20,17 +20,17 @@ def estimated_tokens(definition: JsonObject) -> int:
 _ALWAYS_LOAD = "anthropic/alwaysLoad"
 
 
-class Mode(Enum):
+class DeferralMode(Enum):
     AUTO = "auto"
     ALWAYS = "always"
     NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class DeferralSettings:
     """`auto` defers when there are more tools, or tokens of definitions, than this."""
 
-    mode: Mode = Mode.AUTO
+    mode: DeferralMode = DeferralMode.AUTO
     max_tools: int = 40
     max_tokens: int = 10_000
 
@@ -42,49 +42,53 @@ class Deferral:
     `always_load` is what the person wrote in a server's entry, None where nothing.
     """
 
-    def __init__(self, terms: Terms, always_load: Callable[[str], bool | None]) -> None:
-        self._terms = terms
-        self._always_load = always_load
-        self._defers: bool | None = None if terms.mode is Mode.AUTO else terms.mode is Mode.ALWAYS
+    def __init__(
+        self, settings: DeferralSettings, find_always_load: Callable[[str], bool | None]
+    ) -> None:
+        self._settings = settings
+        self._find_always_load = find_always_load
+        self._is_active: bool | None = (
+            None if settings.mode is DeferralMode.AUTO else settings.mode is DeferralMode.ALWAYS
+        )
 
     @property
-    def possible(self) -> bool:
+    def enabled(self) -> bool:
         """Whether tools may ever be deferred."""
-        return self._terms.mode is not Mode.NEVER
+        return self._settings.mode is not DeferralMode.NEVER
 
     @property
     def decided(self) -> bool:
-        return self._defers is not None
+        return self._is_active is not None
 
     def decide(self, tools: Iterable[Tool]) -> None:
         """`tools` are all that would be listed; nothing changes from the second time on."""
-        if self._defers is None:
-            self._defers = self._too_many([tool for tool in tools if self._may_wait(tool)])
+        if self._is_active is None:
+            self._is_active = self._is_over_limit([tool for tool in tools if self._can_defer(tool)])
 
-    def defers(self, tool: Tool) -> bool:
+    def is_deferred(self, tool: Tool) -> bool:
         """Nothing is deferred until it is decided, but for servers whose entry asks for it."""
-        if not self.possible or not self._may_wait(tool):
+        if not self.enabled or not self._can_defer(tool):
             return False
-        return self._defers is True or self._entry_of(tool) is False
+        return self._is_active is True or self._find_entry_setting(tool) is False
 
-    def _too_many(self, tools: Sequence[Tool]) -> bool:
-        tokens = sum(estimated_tokens(tool.definition) for tool in tools)
-        return len(tools) > self._terms.max_tools or tokens > self._terms.max_tokens
+    def _is_over_limit(self, tools: Sequence[Tool]) -> bool:
+        tokens = sum(estimate_tokens(tool.definition) for tool in tools)
+        return len(tools) > self._settings.max_tools or tokens > self._settings.max_tokens
 
-    def _may_wait(self, tool: Tool) -> bool:
+    def _can_defer(self, tool: Tool) -> bool:
         """Built-ins never do. A server's entry says so for all its tools, a tool may say otherwise
         of itself; but what the entry keeps back no server can push into the list."""
         if tool.server is None:
             return False
-        entry, own = self._entry_of(tool), _says(tool.definition.get("_meta"))
+        entry, own = self._find_entry_setting(tool), _read_always_load(tool.definition.get("_meta"))
         if entry is False:
             return True
         return not (entry if own is None else own)
 
-    def _entry_of(self, tool: Tool) -> bool | None:
-        return None if tool.server is None else self._always_load(tool.server)
+    def _find_entry_setting(self, tool: Tool) -> bool | None:
+        return None if tool.server is None else self._find_always_load(tool.server)
 
 
-def _says(meta: Json) -> bool | None:
+def _read_always_load(meta: Json) -> bool | None:
     said = meta.get(_ALWAYS_LOAD) if isinstance(meta, dict) else None
     return said if isinstance(said, bool) else None

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from mcp_dispatch.model.tools import Sharing, Tool
-from mcp_dispatch.registry.deferral import estimated_tokens
-from mcp_dispatch.registry.listing import Offering
-from mcp_dispatch.upstream.lifecycle import State
-from mcp_dispatch.upstream.sanitize import one_line
+from mcp_dispatch.registry.deferral import estimate_tokens
+from mcp_dispatch.registry.listing import ToolListing
+from mcp_dispatch.upstream.lifecycle import ServerState
+from mcp_dispatch.upstream.sanitize import to_one_line
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.tool import Offer, UpstreamTool
+from mcp_dispatch.upstream.tool import ServerTools, UpstreamTool
 
 
 class ToolState(Enum):
@@ -31,7 +31,7 @@ class ToolState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolLine:
+class ToolSummary:
     name: str
     rule_name: str
     state: ToolState
@@ -42,13 +42,13 @@ class ToolLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ToolSource:
     """A server, or with the name None our own tools."""
 
     server: str | None
     state: str
     problem: str | None
-    tools: tuple[ToolLine, ...]
+    tools: tuple[ToolSummary, ...]
     file: str | None = None
     log: str | None = None
     notes: tuple[str, ...] = ()
@@ -64,32 +64,32 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class ToolInventory:
     """`listed` are the tokens of the list as a new client gets it, `everything` those it would
     take without deferring."""
 
-    sources: tuple[Source, ...]
-    listed: int
-    everything: int
+    sources: tuple[ToolSource, ...]
+    listed_tokens: int
+    total_tokens: int
 
     @property
-    def saved(self) -> float:
-        return 1 - self.listed / self.everything if self.everything else 0.0
+    def saved_share(self) -> float:
+        return 1 - self.listed_tokens / self.total_tokens if self.total_tokens else 0.0
 
 
-def overview(
-    offering: Offering,
+def build_inventory(
+    listing: ToolListing,
     servers: Sequence[Supervisor],
     activated: Collection[str],
-    offer_of: Callable[[Supervisor], Offer],
-) -> Overview:
+    find_server_tools: Callable[[Supervisor], ServerTools],
+) -> ToolInventory:
     """`activated` are the rule names that clients have found."""
-    shelf = offering.shelf
+    shelf = listing.tool_list
     shelf.decide()
 
-    down = {server.name for server in servers if server.state is State.DOWN}
+    down = {server.name for server in servers if server.state is ServerState.DOWN}
 
-    def waiting(tool: Tool) -> ToolState:
+    def find_state(tool: Tool) -> ToolState:
         if tool.server in down:
             return ToolState.DOWN
         if not shelf.is_deferred(tool):
@@ -97,48 +97,49 @@ def overview(
         return ToolState.ACTIVATED if tool.rule_name in activated else ToolState.DEFERRED
 
     states = (
-        *((tool, waiting(tool)) for tool in shelf.visible),
-        *((tool, ToolState.HIDDEN) for tool in offering.hidden),
-        *((tool, ToolState.SHADOWED) for tool in offering.shadowed),
+        *((tool, find_state(tool)) for tool in shelf.visible),
+        *((tool, ToolState.HIDDEN) for tool in listing.hidden_tools),
+        *((tool, ToolState.SHADOWED) for tool in listing.shadowed_tools),
     )
-    lines: dict[str | None, list[ToolLine]] = {None: []}
+    lines: dict[str | None, list[ToolSummary]] = {None: []}
     for tool, state in states:
-        line = ToolLine(
-            *(tool.name, tool.rule_name, state, _sharing(tool)), estimated_tokens(tool.definition)
+        line = ToolSummary(
+            *(tool.name, tool.rule_name, state, _describe_sharing(tool)),
+            estimate_tokens(tool.definition),
         )
         lines.setdefault(tool.server, []).append(line)
     theirs = (
-        Source(
-            *(each.name, each.state.value, each.problem or each.dossier.known.problem),
+        ToolSource(
+            *(each.name, each.state.value, each.problem or each.cached.snapshot.problem),
             tuple(lines.get(each.name, ())),
             file=str(each.config.file) if each.config.file else None,
             log=str(each.log),
-            notes=tuple(_notes(each, offer_of(each))),
+            notes=tuple(_collect_notes(each, find_server_tools(each))),
         )
         for each in servers
     )
-    return Overview(
-        (Source(None, State.READY.value, None, tuple(lines[None])), *theirs),
-        sum(estimated_tokens(tool.definition) for tool in shelf.listed()),
-        sum(estimated_tokens(tool.definition) for tool in shelf.visible),
+    return ToolInventory(
+        (ToolSource(None, ServerState.READY.value, None, tuple(lines[None])), *theirs),
+        sum(estimate_tokens(tool.definition) for tool in shelf.list_tools()),
+        sum(estimate_tokens(tool.definition) for tool in shelf.visible),
     )
 
 
-def _sharing(tool: Tool) -> str:
+def _describe_sharing(tool: Tool) -> str:
     """For a call without arguments; a built-in may decide by them."""
-    if isinstance(tool, UpstreamTool) and tool.alone:
+    if isinstance(tool, UpstreamTool) and tool.exclusive_on_server:
         return "server"
     try:
-        return tool.sharing({}).value
+        return tool.decide_sharing({}).value
     except (KeyError, TypeError, ValueError):
         return Sharing.EXCLUSIVE.value
 
 
-def _notes(server: Supervisor, offer: Offer) -> Iterator[str]:
-    for held in offer.held_back:
+def _collect_notes(server: Supervisor, tools: ServerTools) -> Iterator[str]:
+    for held in tools.rejected:
         yield f"{held.tool}: held back: {held.message}"
-    for note in offer.notes:
+    for note in tools.warnings:
         yield f"{note.tool}: {note.message}"
-    for change in server.dossier.known.changes:
+    for change in server.cached.snapshot.changes:
         day = datetime.fromtimestamp(change.at, UTC).strftime("%Y-%m-%d")
-        yield f"{one_line(change.tool)}: changed on {day}: {'; '.join(map(one_line, change.what))}"
+        yield f"{to_one_line(change.tool)}: changed on {day}: {'; '.join(map(to_one_line, change.what))}"

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import Enum
 
-from mcp_dispatch.model.names import in_common_alphabet
+from mcp_dispatch.model.names import replace_unsafe_characters
 
 DEFAULT_MAX_LENGTH = 45
 """Every client adds a prefix of its own, and the sum must stay under 64."""
@@ -19,7 +19,7 @@ class NamingStyle(Enum):
 
 
 # What every object of a JavaScript client already has: a table of tools there must not meet them.
-_SPECIAL = frozenset(
+_JAVASCRIPT_PROPERTIES = frozenset(
     {
         *("constructor", "prototype", "__proto__", "hasOwnProperty", "isPrototypeOf"),
         *("propertyIsEnumerable", "toLocaleString", "toString", "valueOf"),
@@ -37,24 +37,26 @@ class Naming:
     reserved: frozenset[str] = frozenset()
 
 
-def exposed_name(server: str, tool: str, naming: Naming, prefix: str | None = None) -> str:
+def build_exposed_name(server: str, tool: str, naming: Naming, prefix: str | None = None) -> str:
     """The name under which an upstream tool is listed.
 
     A server's `prefix` stands for its name, and an empty one for none. A name that belongs to
     somebody else falls back to the one with the server in it.
     """
-    if taken(server, tool, naming, prefix) is not None:
-        return fitting(f"{server}__{tool}", naming.max_length)
-    return fitting(_full(server, tool, naming.style, prefix), naming.max_length)
+    if find_reserved_name(server, tool, naming, prefix) is not None:
+        return fit_name(f"{server}__{tool}", naming.max_length)
+    return fit_name(_format_full_name(server, tool, naming.style, prefix), naming.max_length)
 
 
-def taken(server: str, tool: str, naming: Naming, prefix: str | None = None) -> str | None:
+def find_reserved_name(
+    server: str, tool: str, naming: Naming, prefix: str | None = None
+) -> str | None:
     """The name that the tool would have, where that belongs to somebody else."""
-    name = fitting(_full(server, tool, naming.style, prefix), naming.max_length)
-    return name if name in _SPECIAL or name in naming.reserved else None
+    name = fit_name(_format_full_name(server, tool, naming.style, prefix), naming.max_length)
+    return name if name in _JAVASCRIPT_PROPERTIES or name in naming.reserved else None
 
 
-def _full(server: str, tool: str, style: NamingStyle, prefix: str | None) -> str:
+def _format_full_name(server: str, tool: str, style: NamingStyle, prefix: str | None) -> str:
     if prefix is not None:
         return f"{prefix}__{tool}" if prefix else tool
     match style:
@@ -66,10 +68,10 @@ def _full(server: str, tool: str, style: NamingStyle, prefix: str | None) -> str
             return tool
 
 
-def fitting(name: str, max_length: int) -> str:
+def fit_name(name: str, max_length: int) -> str:
     """`name` in the common alphabet; what had to be changed or cut ends in a hash of the original,
     so that two originals never become one name by accident."""
-    plain = in_common_alphabet(name)
+    plain = replace_unsafe_characters(name)
     if plain == name and len(name) <= max_length:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]

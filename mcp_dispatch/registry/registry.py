@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 from mcp_dispatch.model.tools import Tool
 
-_NEAREST = 3
-_MOST_GONE = 20_000
+_MAX_SUGGESTIONS = 3
+_MAX_REMOVED_NAMES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shadowed:
+class ShadowedTool:
     """A tool whose name was taken. It stays callable by its rule name."""
 
     tool: Tool
@@ -25,15 +25,15 @@ class Shadowed:
         )
 
 
-class Pool:
+class ToolRegistry:
     """The tools as they stand now. Immutable: a change makes a new pool."""
 
     def __init__(
         self,
         listed: tuple[Tool, ...],
-        shadowed: tuple[Shadowed, ...],
+        shadowed: tuple[ShadowedTool, ...],
         old_names: Mapping[str, str],
-        gone: Mapping[str, str] = MappingProxyType({}),
+        removed_names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.listed = listed
         self.shadowed = shadowed
@@ -43,13 +43,15 @@ class Pool:
         self._by_rule_name: dict[str, Tool] = {}
         for tool in every:
             self._by_rule_name.setdefault(tool.rule_name, tool)
-        self._gone = {name: server for name, server in gone.items() if self.find(name) is None}
+        self._removed_names = {
+            name: server for name, server in removed_names.items() if self.find(name) is None
+        }
 
     @property
     def server_by_name(self) -> dict[str, str]:
         """Under every name that an upstream's tool has, or had while this server ran."""
         names = {**self._by_name, **self._by_rule_name}.items()
-        return {**self._gone, **{name: tool.server for name, tool in names if tool.server}}
+        return {**self._removed_names, **{name: tool.server for name, tool in names if tool.server}}
 
     @property
     def rule_names_by_server(self) -> dict[str, set[str]]:
@@ -60,27 +62,27 @@ class Pool:
                 names.setdefault(tool.server, set()).add(name.removeprefix(f"mcp__{tool.server}__"))
         return names
 
-    def formerly_of(self, name: str) -> str | None:
+    def find_former_server(self, name: str) -> str | None:
         """The upstream that had a tool of this name, and has it no more."""
-        return self._gone.get(name)
+        return self._removed_names.get(name)
 
     def find(self, name: str) -> Tool | None:
         """By the exposed name, else by the rule name, else by a name it once had."""
         known = self._by_name.get(name) or self._by_rule_name.get(name)
         return known or self._by_name.get(self._old_names.get(name, ""))
 
-    def nearest(self, name: str) -> list[str]:
+    def suggest_names(self, name: str) -> list[str]:
         folded = {known.casefold(): known for known in self._by_name}
-        close = difflib.get_close_matches(name[:200].casefold(), folded, _NEAREST)
+        close = difflib.get_close_matches(name[:200].casefold(), folded, _MAX_SUGGESTIONS)
         return [folded[match] for match in close]
 
 
-def assemble(
+def build_registry(
     built_ins: Iterable[Tool],
     upstream: Iterable[Tool],
     old_names: Mapping[str, str] = MappingProxyType({}),
-    before: Pool | None = None,
-) -> Pool:
+    previous: ToolRegistry | None = None,
+) -> ToolRegistry:
     """`upstream` comes in the order in which servers are configured: of two equal names the
     earlier wins, and a built-in wins over both. The result does not depend on who came up first;
     of the names that there were `before`, it knows whose they were.
@@ -88,12 +90,12 @@ def assemble(
     A rule name belongs to its tool: another tool that is listed under it would get its calls.
     """
     winners: dict[str, Tool] = {tool.name: tool for tool in built_ins}
-    own = sorted(winners.values(), key=_name)
+    own = sorted(winners.values(), key=_get_name)
     every = list(upstream)
     owners: dict[str, Tool] = {}
     for tool in every:
         owners.setdefault(tool.rule_name, tool)
-    shadowed: list[Shadowed] = []
+    shadowed: list[ShadowedTool] = []
     theirs: list[Tool] = []
     for tool in every:
         owner = owners.get(tool.name, tool)
@@ -101,15 +103,15 @@ def assemble(
         if winner is tool:
             theirs.append(tool)
         else:
-            shadowed.append(Shadowed(tool, winner))
-    gone = _latest(before.server_by_name) if before else {}
-    return Pool((*own, *sorted(theirs, key=_name)), tuple(shadowed), old_names, gone)
+            shadowed.append(ShadowedTool(tool, winner))
+    gone = _keep_latest(previous.server_by_name) if previous else {}
+    return ToolRegistry((*own, *sorted(theirs, key=_get_name)), tuple(shadowed), old_names, gone)
 
 
-def _latest(names: Mapping[str, str]) -> dict[str, str]:
+def _keep_latest(names: Mapping[str, str]) -> dict[str, str]:
     """A server that keeps inventing names costs bounded memory."""
-    return dict(list(names.items())[-_MOST_GONE:])
+    return dict(list(names.items())[-_MAX_REMOVED_NAMES:])
 
 
-def _name(tool: Tool) -> str:
+def _get_name(tool: Tool) -> str:
     return tool.name

@@ -4,92 +4,94 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.results.fit import IMAGE_BYTES
+from mcp_dispatch.results.fit import MAX_IMAGE_BYTES
 
-RESULT_CHARS = 50_000
-BASH_CHARS = 30_000
+MAX_RESULT_CHARS = 50_000
+MAX_BASH_CHARS = 30_000
 
 _BASH = "Bash"
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ResultLimit:
     """`chars` is None for a tool that bounds itself. Only what is `counted` uses up the budget of
     its batch: who was given a larger or no limit was given it knowingly."""
 
     chars: int | None
-    counted: bool
+    uses_batch_budget: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResultLimits:
     """What the settings say; None in `tools` and `servers` means without a limit."""
 
-    every: int | None = None
+    default: int | None = None
     servers: Mapping[str, int | None] = field(default_factory=lambda: {})
     tools: Mapping[str, int | None] = field(default_factory=lambda: {})
     """By the name that rules know."""
 
-    bash: int = BASH_CHARS
-    image_bytes: int = IMAGE_BYTES
+    bash: int = MAX_BASH_CHARS
+    max_image_bytes: int = MAX_IMAGE_BYTES
 
-    def of(self, tool: Tool, *, failed: bool = False) -> Limit:
+    def find_limit(self, tool: Tool, *, failed: bool = False) -> ResultLimit:
         if failed and tool.server is None and tool.rule_name == _BASH:
             # The beginning and the end of what it printed: that is all there is of a failure.
-            return Limit(None, counted=True)
+            return ResultLimit(None, uses_batch_budget=True)
         if tool.rule_name in self.tools:
-            return _chosen(self.tools[tool.rule_name])
+            return _build_limit(self.tools[tool.rule_name])
         if tool.server is not None:
-            return self._of_server(tool.server, tool.result_limit)
+            return self._find_server_limit(tool.server, tool.result_limit)
         if tool.result_limit is None:
-            return Limit(None, counted=False)
+            return ResultLimit(None, uses_batch_budget=False)
         own = self.bash if tool.rule_name == _BASH else tool.result_limit
-        return Limit(min(own, self.every or RESULT_CHARS), counted=True)
+        return ResultLimit(min(own, self.default or MAX_RESULT_CHARS), uses_batch_budget=True)
 
-    def _of_server(self, server: str, own: int | None) -> Limit:
+    def _find_server_limit(self, server: str, declared: int | None) -> ResultLimit:
         if server in self.servers:
-            return _chosen(self.servers[server])
-        if self.every is not None:
-            return _chosen(self.every)
-        return _chosen(own)
+            return _build_limit(self.servers[server])
+        if self.default is not None:
+            return _build_limit(self.default)
+        return _build_limit(declared)
 
 
-def _chosen(chars: int | None) -> Limit:
-    return Limit(chars, counted=chars is not None and chars <= RESULT_CHARS)
+def _build_limit(chars: int | None) -> ResultLimit:
+    return ResultLimit(chars, uses_batch_budget=chars is not None and chars <= MAX_RESULT_CHARS)
 
 
-BATCH_CHARS = 200_000
+MAX_BATCH_CHARS = 200_000
 
 
-class Budget:
+class BatchBudget:
     """Of one batch. What was decided for a call stays decided, whoever asks again."""
 
-    def __init__(self, chars: int = BATCH_CHARS) -> None:
-        self._left = chars
-        self._decided: dict[str, bool] = {}
+    def __init__(self, chars: int = MAX_BATCH_CHARS) -> None:
+        self._remaining = chars
+        self._decisions: dict[str, bool] = {}
 
     @property
-    def left(self) -> int:
-        return self._left
+    def remaining(self) -> int:
+        return self._remaining
 
-    def admits(self, call_id: str, chars: int) -> bool:
+    def reserve(self, call_id: str, chars: int) -> bool:
         """Whether the call's result may be delivered as it is; its size is taken off then."""
-        if call_id not in self._decided:
-            self._decided[call_id] = chars <= self._left
-            if chars <= self._left:
-                self._left -= chars
-        return self._decided[call_id]
+        if call_id not in self._decisions:
+            self._decisions[call_id] = chars <= self._remaining
+            if chars <= self._remaining:
+                self._remaining -= chars
+        return self._decisions[call_id]
 
-    def spend(self, chars: int) -> None:
+    def consume(self, chars: int) -> None:
         """What is delivered in the place of a result that was not admitted."""
-        self._left = max(0, self._left - chars)
+        self._remaining = max(0, self._remaining - chars)
 
 
-def to_replace(sizes: Mapping[str, int], chars: int = BATCH_CHARS) -> frozenset[str]:
+def select_results_to_replace(
+    sizes: Mapping[str, int], chars: int = MAX_BATCH_CHARS
+) -> frozenset[str]:
     """Of a whole batch, by call: the largest results, until the others are within the budget."""
     left = sum(sizes.values())
     chosen: list[str] = []
-    for call, size in _largest_first(sizes.items()):
+    for call, size in _sort_by_size(sizes.items()):
         if left <= chars:
             break
         left -= size
@@ -97,5 +99,5 @@ def to_replace(sizes: Mapping[str, int], chars: int = BATCH_CHARS) -> frozenset[
     return frozenset(chosen)
 
 
-def _largest_first(sizes: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+def _sort_by_size(sizes: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return sorted(sizes, key=lambda each: each[1], reverse=True)

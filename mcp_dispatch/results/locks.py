@@ -11,20 +11,20 @@ if sys.platform != "win32":
 
 
 @contextmanager
-def shared(directory: Path) -> Generator[None, None, None]:
+def hold_shared_lock(directory: Path) -> Generator[None, None, None]:
     """While this is held, nothing in the directory is removed."""
-    with _locked(directory, exclusive=False):
+    with _lock_directory(directory, exclusive=False):
         yield
 
 
 @contextmanager
-def exclusive(directory: Path) -> Generator[None, None, None]:
+def hold_exclusive_lock(directory: Path) -> Generator[None, None, None]:
     """While this is held, nobody else counts on a file that is there."""
-    with _locked(directory, exclusive=True):
+    with _lock_directory(directory, exclusive=True):
         yield
 
 
-def hold(descriptor: int) -> None:
+def lock_open_file(descriptor: int) -> None:
     """As long as the descriptor of a kept result is open, the file is not removed; and its age
     starts anew, so that it is still there for the next page."""
     with suppress(OSError):
@@ -34,13 +34,13 @@ def hold(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def keep_young(path: Path) -> None:
+def touch_stored_file(path: Path) -> None:
     """For who is about to have a kept result read by another program."""
     with suppress(OSError):
         os.utime(path, follow_symlinks=False)
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether somebody reads it at this moment."""
     if sys.platform == "win32":
         return False
@@ -55,7 +55,7 @@ def is_held(path: Path) -> bool:
 
 
 @contextmanager
-def _locked(directory: Path, *, exclusive: bool) -> Generator[None, None, None]:
+def _lock_directory(directory: Path, *, exclusive: bool) -> Generator[None, None, None]:
     # The directory itself is what is locked: a lock file could not be made on a full disk.
     if sys.platform == "win32":
         yield

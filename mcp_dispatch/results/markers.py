@@ -3,46 +3,46 @@
 import re
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.preview import PREVIEW_BYTES, human_size, preview, utf8
-from mcp_dispatch.results.size import blocks_of, text_of
-from mcp_dispatch.results.store import Kept
+from mcp_dispatch.results.preview import PREVIEW_BYTES, build_preview, encode_utf8, format_size
+from mcp_dispatch.results.size import extract_blocks, extract_text
+from mcp_dispatch.results.store import StoredResult
 
-ONLY_A_PREVIEW = (
+PREVIEW_NOTICE = (
     "This is only a preview, not the whole output. "
     "Before you rely on the rest, read that file page by page: with Read, `offset` and `limit`, "
     "or with read_result where there is no Read."
 )
 
-_IMITATION = re.compile(
+_FAKE_MARKER = re.compile(
     r"<(?=[\s/]{0,8}(?:persisted-output|tool_use_error|system-reminder)\b)", re.IGNORECASE
 )
 
 
-def harmless(text: str) -> str:
+def escape_markers(text: str) -> str:
     """`text` with the opening `<` of anything that looks like a marker of ours spelt `&lt;`.
 
     The same object where nothing does.
     """
-    return _IMITATION.sub("&lt;", text) if _IMITATION.search(text) else text
+    return _FAKE_MARKER.sub("&lt;", text) if _FAKE_MARKER.search(text) else text
 
 
-def harmless_result(wire: JsonObject) -> JsonObject:
+def escape_markers_in_result(wire: JsonObject) -> JsonObject:
     """The result with every text block made harmless; the same object where none needed it.
 
     Structured content is left as it is: a program reads it, and its strings are data.
     """
-    blocks = blocks_of(wire)
-    changed = [_harmless_block(block) for block in blocks]
+    blocks = extract_blocks(wire)
+    changed = [_escape_markers_in_block(block) for block in blocks]
     if all(new is old for new, old in zip(changed, blocks, strict=True)):
         return wire
     return {**wire, "content": changed}
 
 
-def _harmless_block(block: Json) -> Json:
-    text = text_of(block)
-    if text is None or harmless(text) is text:
+def _escape_markers_in_block(block: Json) -> Json:
+    text = extract_text(block)
+    if text is None or escape_markers(text) is text:
         return block
-    return with_text(block, harmless(text))
+    return with_text(block, escape_markers(text))
 
 
 def with_text(block: Json, text: str) -> Json:
@@ -55,74 +55,74 @@ def with_text(block: Json, text: str) -> Json:
     return {**block, "text": text}
 
 
-def persisted(text: str, kept: Kept) -> str:
+def render_persisted_text(text: str, stored: StoredResult) -> str:
     """What the model gets instead of `text`. Its bytes depend on the content alone."""
-    return persisted_preview(preview(text), kept)
+    return render_persisted_preview(build_preview(text), stored)
 
 
-def persisted_preview(shown: str, kept: Kept) -> str:
+def render_persisted_preview(preview_text: str, stored: StoredResult) -> str:
     """The same where only the beginning of the text is at hand."""
     return (
         "<persisted-output>\n"
-        f"Output too large ({human_size(kept.size)}). Full output saved to: {kept.path}\n"
+        f"Output too large ({format_size(stored.size)}). Full output saved to: {stored.path}\n"
         "\n"
-        f"Preview (first {human_size(PREVIEW_BYTES)}):\n"
-        f"{harmless(shown)}\n"
+        f"Preview (first {format_size(PREVIEW_BYTES)}):\n"
+        f"{escape_markers(preview_text)}\n"
         "...\n"
         "</persisted-output>\n"
-        f"{ONLY_A_PREVIEW}"
+        f"{PREVIEW_NOTICE}"
     )
 
 
-def persisted_file(kind: str, kept: Kept) -> str:
+def render_persisted_file(kind: str, stored: StoredResult) -> str:
     """What the model gets instead of content that is not text; `kind` is a MIME type of ours."""
     return (
         "<persisted-output>\n"
-        f"Content of type {kind} ({human_size(kept.size)}) was decoded and saved to: {kept.path}\n"
+        f"Content of type {kind} ({format_size(stored.size)}) was decoded and saved to: {stored.path}\n"
         "</persisted-output>"
     )
 
 
-def link(kept: Kept, mime_type: str) -> JsonObject:
+def build_resource_link(stored: StoredResult, mime_type: str) -> JsonObject:
     """The kept result as a resource that this client can read, page by page."""
     return {
         "type": "resource_link",
-        "uri": kept.uri,
-        "name": kept.path.name,
-        "description": f"The whole output, {human_size(kept.size)}; resources/read gives a page",
+        "uri": stored.uri,
+        "name": stored.path.name,
+        "description": f"The whole output, {format_size(stored.size)}; resources/read gives a page",
         "mimeType": mime_type,
-        "size": kept.size,
+        "size": stored.size,
     }
 
 
-def cut(text: str, room: int, reason: str) -> str:
+def cut_middle(text: str, max_chars: int, reason: str) -> str:
     """Head and tail of a text that could be neither shown nor kept, in about `room` characters."""
     notice = (
-        f"[Output too large ({human_size(len(utf8(text)))}) and not kept on disk: {reason}. "
+        f"[Output too large ({format_size(len(encode_utf8(text)))}) and not kept on disk: {reason}. "
         "The middle is left out. Ask for a smaller part.]"
     )
-    shown = max(room - len(notice) - 4, 0)
+    shown = max(max_chars - len(notice) - 4, 0)
     head = shown * 2 // 3
     tail = shown - head
     end = text[len(text) - tail :]
-    return f"{harmless(text[:head])}\n\n{notice}\n\n{harmless(end)}"
+    return f"{escape_markers(text[:head])}\n\n{notice}\n\n{escape_markers(end)}"
 
 
-def nothing_said(tool_name: str, *, failed: bool) -> str:
+def describe_empty_output(tool_name: str, *, failed: bool) -> str:
     return f"({tool_name} {'failed' if failed else 'completed'} with no output)"
 
 
 STOPPED_META = "mcp-dispatch/stopped"
 
 
-def stop_notes(reason: str | None) -> tuple[str, ...]:
+def build_stop_notes(reason: str | None) -> tuple[str, ...]:
     return () if reason is None else (f"A hook asks to stop here: {reason}",)
 
 
-def marked(wire: JsonObject, stopped: str | None) -> JsonObject:
+def add_stop_reason(wire: JsonObject, stop_reason: str | None) -> JsonObject:
     """The result with the reason to stop in its `_meta`, where there is one."""
-    if stopped is None:
+    if stop_reason is None:
         return wire
     meta = wire.get("_meta")
     known = meta if isinstance(meta, dict) else {}
-    return {**wire, "_meta": {**known, STOPPED_META: stopped}}
+    return {**wire, "_meta": {**known, STOPPED_META: stop_reason}}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.results.store import Source
+from mcp_dispatch.results.store import ContentSource
 
-_PIECE = 1 << 20  # a multiple of four, so that each piece of base64 decodes by itself
+_CHUNK_CHARS = 1 << 20  # a multiple of four, so that each piece of base64 decodes by itself
 
 _SUFFIXES = {
     "application/epub+zip": ".epub",
@@ -49,7 +49,7 @@ _SUFFIXES = {
     "video/mp4": ".mp4",
     "video/webm": ".webm",
 }
-_BY_FIRST_BYTES = (
+_MAGIC_BYTES = (
     (rb"\x89PNG\r\n\x1a\n", "image/png"),
     (rb"\xff\xd8\xff", "image/jpeg"),
     (rb"GIF8[79]a", "image/gif"),
@@ -62,17 +62,17 @@ _BY_FIRST_BYTES = (
     (rb"fLaC", "audio/flac"),
     (rb"ID3|\xff[\xfb\xf3\xf2]", "audio/mpeg"),
 )
-_UNKNOWN = "application/octet-stream"
-SEEN_BY_MODELS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_UNKNOWN_MIME_TYPE = "application/octet-stream"
+MODEL_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class BlockMedia:
     """Base64 in a block. `mime_type` is one that we know; `image` is what a model may look at."""
 
     data: str
     mime_type: str
-    image: bool
+    is_image: bool
 
     @property
     def size(self) -> int:
@@ -83,12 +83,12 @@ class Media:
     def suffix(self) -> str:
         return _SUFFIXES.get(self.mime_type, ".bin")
 
-    def decoded(self) -> Source:
+    def as_decoded_source(self) -> ContentSource:
         """Raises `binascii.Error` while it is read where the data is not base64."""
-        return lambda: _decoded(self.data)
+        return lambda: _decode_base64(self.data)
 
 
-def media_of(block: Json) -> Media | None:
+def extract_media(block: Json) -> BlockMedia | None:
     """What an image, an audio block or an embedded blob carries."""
     if not isinstance(block, dict):
         return None
@@ -99,35 +99,37 @@ def media_of(block: Json) -> Media | None:
     data = carrier.get(key)
     if not isinstance(data, str):
         return None
-    mime_type = _mime_type(carrier.get("mimeType"), data)
-    return Media(data, mime_type, kind == "image" and mime_type in SEEN_BY_MODELS)
+    mime_type = _detect_mime_type(carrier.get("mimeType"), data)
+    return BlockMedia(data, mime_type, kind == "image" and mime_type in MODEL_IMAGE_TYPES)
 
 
-def mime_type_of(path: Path) -> str:
+def guess_mime_type(path: Path) -> str:
     """Of a kept result, by the suffix that we gave it."""
-    return next((known for known, suffix in _SUFFIXES.items() if suffix == path.suffix), _UNKNOWN)
+    return next(
+        (known for known, suffix in _SUFFIXES.items() if suffix == path.suffix), _UNKNOWN_MIME_TYPE
+    )
 
 
-def _mime_type(stated: Json, data: str) -> str:
+def _detect_mime_type(declared: Json, data: str) -> str:
     """The stated one where we know it, else what the first bytes say: nothing else of a server's
     text reaches the name of a file."""
-    plain = stated.partition(";")[0].strip().lower() if isinstance(stated, str) else ""
+    plain = declared.partition(";")[0].strip().lower() if isinstance(declared, str) else ""
     if plain in _SUFFIXES:
         return plain
     try:
         head = binascii.a2b_base64(data[:64])
     except (binascii.Error, ValueError):
-        return _UNKNOWN
-    for pattern, known in _BY_FIRST_BYTES:
+        return _UNKNOWN_MIME_TYPE
+    for pattern, known in _MAGIC_BYTES:
         if re.match(pattern, head, re.DOTALL):
             return known
-    return _UNKNOWN
+    return _UNKNOWN_MIME_TYPE
 
 
-def _decoded(data: str) -> Iterator[bytes]:
+def _decode_base64(data: str) -> Iterator[bytes]:
     clean = data if len(data) % 4 == 0 and not re.search(r"\s", data) else "".join(data.split())
-    for start in range(0, len(clean), _PIECE):
+    for start in range(0, len(clean), _CHUNK_CHARS):
         try:
-            yield binascii.a2b_base64(clean[start : start + _PIECE], strict_mode=True)
+            yield binascii.a2b_base64(clean[start : start + _CHUNK_CHARS], strict_mode=True)
         except ValueError as problem:  # characters outside ASCII are no binascii.Error
             raise binascii.Error(str(problem)) from problem

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_dispatch.model.errors import MCPDispatchError
-from mcp_dispatch.results.locks import hold
+from mcp_dispatch.results.locks import lock_open_file
 from mcp_dispatch.results.store import URI_PREFIX
 
 PAGE_BYTES = 48_000
 """Under the limit of every result, and a multiple of three, so that pages of base64 can be joined."""
 
-_ID = re.compile(r"[0-9a-f]{32}")
-_TEXT = frozenset({".txt", ".json", ".csv", ".html", ".md", ".xml", ".svg"})
+_RESULT_ID = re.compile(r"[0-9a-f]{32}")
+_TEXT_SUFFIXES = frozenset({".txt", ".json", ".csv", ".html", ".md", ".xml", ".svg"})
 
 
 class CannotRead(MCPDispatchError):
@@ -22,7 +22,7 @@ class CannotRead(MCPDispatchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ResultPage:
     """The bytes from `start` to `end`, of `size` in all; of a text only whole characters."""
 
     content: bytes
@@ -32,33 +32,33 @@ class Page:
 
 
 def is_text(path: Path) -> bool:
-    return path.suffix in _TEXT
+    return path.suffix in _TEXT_SUFFIXES
 
 
-def id_in(named: str, directory: Path) -> str | None:
+def extract_result_id(reference: str, directory: Path) -> str | None:
     """The id in a link, a path or alone; None where there is none."""
-    name = named.removeprefix(URI_PREFIX)
+    name = reference.removeprefix(URI_PREFIX)
     if Path(name).parent == directory:
         name = Path(name).stem
-    return name if _ID.fullmatch(name) else None
+    return name if _RESULT_ID.fullmatch(name) else None
 
 
-def find(directory: Path, id: str, delivered: Callable[[str], bool]) -> Path | None:
+def find_stored_file(directory: Path, id: str, is_delivered: Callable[[str], bool]) -> Path | None:
     """The file of a result that was `delivered` to whoever asks."""
-    if not _ID.fullmatch(id):
+    if not _RESULT_ID.fullmatch(id):
         return None
-    found = sorted(path for path in directory.glob(f"{id}.*") if delivered(str(path)))
+    found = sorted(path for path in directory.glob(f"{id}.*") if is_delivered(str(path)))
     return found[0] if found else None
 
 
-def read_page(path: Path, offset: int, limit: int = PAGE_BYTES) -> Page:
+def read_page(path: Path, offset: int, limit: int = PAGE_BYTES) -> ResultPage:
     """Blocks for the disk. While it reads, the file is not removed. Raises `CannotRead`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as problem:
         raise CannotRead(f"{path} cannot be read: {problem.strerror}") from problem
     try:
-        hold(descriptor)
+        lock_open_file(descriptor)
         size = os.fstat(descriptor).st_size
         if offset > size:
             raise CannotRead(f"offset {offset} is beyond the end; the result has {size} bytes")
@@ -66,20 +66,24 @@ def read_page(path: Path, offset: int, limit: int = PAGE_BYTES) -> Page:
     finally:
         os.close(descriptor)
     if not is_text(path):
-        return Page(content[:limit], offset, offset + len(content[:limit]), size)
-    return _whole_characters(content, offset, size, limit)
+        return ResultPage(content[:limit], offset, offset + len(content[:limit]), size)
+    return _trim_to_characters(content, offset, size, limit)
 
 
-def _whole_characters(content: bytes, offset: int, size: int, limit: int) -> Page:
-    start = next((at for at in range(min(4, len(content))) if not _continues(content[at])), 0)
+def _trim_to_characters(content: bytes, offset: int, size: int, limit: int) -> ResultPage:
+    start = next(
+        (at for at in range(min(4, len(content))) if not _is_continuation_byte(content[at])), 0
+    )
     end = len(content)
     if end > limit:
         end = limit
-        end -= next((back for back in range(4) if not _continues(content[end - back])), 0)
+        end -= next(
+            (back for back in range(4) if not _is_continuation_byte(content[end - back])), 0
+        )
         newline = content.rfind(b"\n", end // 2, end)
         end = newline + 1 if newline > start else end
-    return Page(content[start:end], offset + start, offset + end, size)
+    return ResultPage(content[start:end], offset + start, offset + end, size)
 
 
-def _continues(byte: int) -> bool:
+def _is_continuation_byte(byte: int) -> bool:
     return byte & 0xC0 == 0x80

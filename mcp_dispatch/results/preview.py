@@ -8,10 +8,10 @@ PREVIEW_BYTES = 2000
 _UNFINISHED_ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8})?\Z")
 
 
-def preview(text: str, limit_bytes: int = PREVIEW_BYTES) -> str:
+def build_preview(text: str, limit_bytes: int = PREVIEW_BYTES) -> str:
     """A prefix of at most `limit_bytes` UTF-8 bytes, ending before the last newline in its
     second half where there is one."""
-    head = _within(text, limit_bytes)
+    head = _truncate_utf8(text, limit_bytes)
     if len(head) == len(text):
         return text
     newline = head.rfind("\n")
@@ -20,10 +20,10 @@ def preview(text: str, limit_bytes: int = PREVIEW_BYTES) -> str:
     return _UNFINISHED_ESCAPE.sub("", head)
 
 
-def _within(text: str, limit_bytes: int) -> str:
+def _truncate_utf8(text: str, limit_bytes: int) -> str:
     """The longest prefix that fits, on a character boundary."""
     head = text[: max(limit_bytes, 0)]
-    raw = utf8(head)
+    raw = encode_utf8(head)
     end = max(limit_bytes, 0)
     if len(raw) <= end:
         return head
@@ -32,12 +32,12 @@ def _within(text: str, limit_bytes: int) -> str:
     return raw[:end].decode("utf-8", "surrogatepass")
 
 
-def utf8(text: str) -> bytes:
+def encode_utf8(text: str) -> bytes:
     """The bytes of `text`; a lone surrogate, which JSON can carry, is kept rather than refused."""
     return text.encode("utf-8", "surrogatepass")
 
 
-def human_size(count: int) -> str:
+def format_size(count: int) -> str:
     """`count` bytes as a person would say it: `812 bytes`, `36.8KB`, `2MB`."""
     if count < 1024:
         return f"{count} bytes"
@@ -45,9 +45,9 @@ def human_size(count: int) -> str:
     for unit in ("KB", "MB"):
         size /= 1024
         if round(size, 1) < 1024:
-            return _plain(size) + unit
-    return _plain(size / 1024) + "GB"
+            return _format_number(size) + unit
+    return _format_number(size / 1024) + "GB"
 
 
-def _plain(size: float) -> str:
+def _format_number(size: float) -> str:
     return f"{size:.1f}".removesuffix(".0")

@@ -5,32 +5,32 @@ import json
 import msgspec
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.media import media_of
+from mcp_dispatch.results.media import extract_media
 
 
-def measure(wire: JsonObject) -> int:
+def measure_result(wire: JsonObject) -> int:
     """Characters of text, embedded text, links and structured content; images and blobs are
     measured by themselves."""
-    size = sum(map(block_size, blocks_of(wire)))
+    size = sum(map(measure_block, extract_blocks(wire)))
     if wire.get("structuredContent") is not None:
         size += len(as_json(wire["structuredContent"]))
     return size
 
 
-def block_size(block: Json) -> int:
-    text = text_of(block)
+def measure_block(block: Json) -> int:
+    text = extract_text(block)
     if text is not None:
         return len(text)
-    return 0 if media_of(block) is not None else len(as_json(block))
+    return 0 if extract_media(block) is not None else len(as_json(block))
 
 
-def blocks_of(wire: JsonObject) -> list[Json]:
+def extract_blocks(wire: JsonObject) -> list[Json]:
     """The content blocks; an upstream may have sent anything under that name."""
     content = wire.get("content")
     return content if isinstance(content, list) else []
 
 
-def text_of(block: Json) -> str | None:
+def extract_text(block: Json) -> str | None:
     """The text a block shows: its own, or that of the resource it embeds."""
     if not isinstance(block, dict):
         return None
@@ -42,7 +42,7 @@ def text_of(block: Json) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def as_lines(value: Json) -> str:
+def as_indented_json(value: Json) -> str:
     """The same JSON in short lines, for a file that is read page by page and searched."""
     compact = as_json(value)
     try:

@@ -7,53 +7,53 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_dispatch.model.tools import FileSeen
-from mcp_dispatch.results.markers import harmless
+from mcp_dispatch.results.markers import escape_markers
 
-MOST_LOOKED_AT = 1_000
-MOST_NAMED = 20
-_LARGEST_COMPARED = 16 * 1024 * 1024
+MAX_CHECKED_FILES = 1_000
+MAX_NAMED_FILES = 20
+_MAX_COMPARED_BYTES = 16 * 1024 * 1024
 
-_Stamp = tuple[int, int]
+_FileStamp = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class FileSnapshot:
     """The files of a scope just before a call: when each was changed last, and its size."""
 
-    stamps: Mapping[str, _Stamp | None]
+    stamps: Mapping[str, _FileStamp | None]
 
-    def touched(self) -> tuple[str, ...]:
-        return tuple(path for path, before in self.stamps.items() if _stamp(path) != before)
+    def find_touched(self) -> tuple[str, ...]:
+        return tuple(path for path, before in self.stamps.items() if _read_stamp(path) != before)
 
-    def changed(self, touched: Sequence[str], seen: Mapping[str, FileSeen]) -> dict[str, str]:
+    def find_changed(self, touched: Sequence[str], seen: Mapping[str, FileSeen]) -> dict[str, str]:
         """Which of the touched ones are not as the scope knows them, and what they are now: a tool
         that writes tells us what it wrote. Reads them: call it from a worker thread."""
-        now = {path: _digest(path) for path in touched if path in seen}
+        now = {path: _compute_digest(path) for path in touched if path in seen}
         return {path: digest for path, digest in now.items() if digest != seen[path].digest}
 
 
-def glance(seen: Mapping[str, FileSeen]) -> Glance:
+def take_snapshot(seen: Mapping[str, FileSeen]) -> FileSnapshot:
     """Of the files that were read most recently."""
-    recent = list(seen)[-MOST_LOOKED_AT:]
-    return Glance({path: _stamp(path) for path in recent})
+    recent = list(seen)[-MAX_CHECKED_FILES:]
+    return FileSnapshot({path: _read_stamp(path) for path in recent})
 
 
-def stale_hint(paths: tuple[str, ...]) -> str:
+def format_stale_hint(paths: tuple[str, ...]) -> str:
     """What the model is told."""
-    more = f"\n- and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-    named = "".join(f"\n- {_spoken(path)}" for path in paths[:MOST_NAMED])
+    more = f"\n- and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
+    named = "".join(f"\n- {_escape_path(path)}" for path in paths[:MAX_NAMED_FILES])
     return (
         "<system-reminder>This call changed files that were read before. What is known of them is "
         f"out of date; read them again before editing:{named}{more}</system-reminder>"
     )
 
 
-def _spoken(path: str) -> str:
+def _escape_path(path: str) -> str:
     """The name of a file may be anything, also what looks like the end of this hint."""
-    return harmless(path if path.isprintable() else ascii(path))
+    return escape_markers(path if path.isprintable() else ascii(path))
 
 
-def _stamp(path: str) -> _Stamp | None:
+def _read_stamp(path: str) -> _FileStamp | None:
     try:
         status = os.stat(path, follow_symlinks=False)  # noqa: PTH116  (no Path for each of many)
     except OSError:
@@ -61,7 +61,7 @@ def _stamp(path: str) -> _Stamp | None:
     return (status.st_mtime_ns, status.st_size)
 
 
-def _digest(path: str) -> str:
+def _compute_digest(path: str) -> str:
     """Of the content: a newer time on the same bytes is no change. What is no file, or too large
     to be compared, is known by its stamp."""
     try:
@@ -70,6 +70,6 @@ def _digest(path: str) -> str:
         return ""
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_COMPARED:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_COMPARED_BYTES:
             return f"{status.st_mode} {status.st_mtime_ns} {status.st_size}"
-        return hashlib.sha256(file.read(_LARGEST_COMPARED)).hexdigest()
+        return hashlib.sha256(file.read(_MAX_COMPARED_BYTES)).hexdigest()

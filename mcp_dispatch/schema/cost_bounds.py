@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.schema.cost_graph import Node, build_graph
+from mcp_dispatch.schema.cost_graph import SchemaNode, build_graph
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.refs import read_document
 
 _UNICODE_CLASS_COST = 40
 
 
-def pattern_cost(pattern: str) -> int:
+def estimate_pattern_cost(pattern: str) -> int:
     """The pattern's length with every counted repetition written out.
 
     A linear-time engine takes time proportional to this, times the length of the text. It is an
@@ -40,17 +40,17 @@ def pattern_cost(pattern: str) -> int:
         elif character == ")" and len(totals) > 1:
             last, position = totals.pop(), position + 1
             totals[-1] += last
-        elif character == "{" and (repeat := _repetition(pattern, position)):
+        elif character == "{" and (repeat := _parse_repetition(pattern, position)):
             times, position = repeat
             totals[-1] += last * (times - 1)
             last *= times
         else:
-            last, position = _atom(pattern, position)
+            last, position = _measure_atom(pattern, position)
             totals[-1] += last
     return max(1, sum(totals))
 
 
-def _repetition(pattern: str, start: int) -> tuple[int, int] | None:
+def _parse_repetition(pattern: str, start: int) -> tuple[int, int] | None:
     """`{3}`, `{3,}` or `{3,5}` at `start`: the largest count it writes, and where it ends."""
     end = pattern.find("}", start, start + 24)
     parts = pattern[start + 1 : end].split(",") if end > 0 else []
@@ -60,10 +60,10 @@ def _repetition(pattern: str, start: int) -> tuple[int, int] | None:
     return max(1, *numbers) + (parts[-1] == ""), end + 1
 
 
-def _atom(pattern: str, start: int) -> tuple[int, int]:
+def _measure_atom(pattern: str, start: int) -> tuple[int, int]:
     """One character, escape or class: what it costs, and where it ends."""
     if pattern[start] == "[":
-        return _character_class(pattern, start)
+        return _measure_character_class(pattern, start)
     if pattern[start] != "\\":
         return 1, start + 1
     wide = pattern[start + 1 : start + 2] in ("p", "P")
@@ -73,7 +73,7 @@ def _atom(pattern: str, start: int) -> tuple[int, int]:
     return _UNICODE_CLASS_COST if wide else 1, start + 2
 
 
-def _character_class(pattern: str, start: int) -> tuple[int, int]:
+def _measure_character_class(pattern: str, start: int) -> tuple[int, int]:
     cost, position = 1, start + 1
     while position < len(pattern) and pattern[position] != "]":
         if pattern[position] == "\\":
@@ -91,35 +91,35 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class BoundedSchema:
     """A schema within the bounds, and what later counts of work on it need.
 
     `remembered` are the edges that lead back to an open schema; `ranks` order the nodes so that
     in-place edges lead from lower to higher.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[SchemaNode, ...]
     ranks: tuple[int, ...]
-    remembered: frozenset[Edge]
-    expanded: int
+    memoized_edges: frozenset[Edge]
+    expanded_size: int
     pattern_costs: dict[str, int]
 
 
-def bound(schema: Json) -> Bounded:
+def bound_schema(schema: Json) -> BoundedSchema:
     """Counts `schema`; raises `SchemaUnusable` naming the bound it breaks."""
     if not isinstance(schema, dict | bool):
         raise SchemaUnusable("is neither an object nor a boolean")
     nodes = build_graph(read_document(schema))
-    costs = _pattern_costs(nodes)
-    ranks = _ranks(nodes)
-    order, remembered = _depth_first(len(nodes), lambda index: nodes[index].edges)
-    expanded = _expanded(nodes, order, remembered)
-    return Bounded(nodes, ranks, remembered, expanded, costs)
+    costs = _estimate_pattern_costs(nodes)
+    ranks = _rank_nodes(nodes)
+    order, remembered = _walk_depth_first(len(nodes), lambda index: nodes[index].edges)
+    expanded = _count_expanded(nodes, order, remembered)
+    return BoundedSchema(nodes, ranks, remembered, expanded, costs)
 
 
-def _pattern_costs(nodes: Sequence[Node]) -> dict[str, int]:
+def _estimate_pattern_costs(nodes: Sequence[SchemaNode]) -> dict[str, int]:
     patterns = {one for node in nodes for one in (*node.patterns, *node.name_patterns)}
-    costs = {pattern: pattern_cost(pattern) for pattern in patterns}
+    costs = {pattern: estimate_pattern_cost(pattern) for pattern in patterns}
     total = sum(costs.values())
     if total > PATTERN_LIMIT:
         raise SchemaUnusable(
@@ -129,8 +129,8 @@ def _pattern_costs(nodes: Sequence[Node]) -> dict[str, int]:
     return costs
 
 
-def _ranks(nodes: Sequence[Node]) -> tuple[int, ...]:
-    order, back = _depth_first(len(nodes), lambda index: nodes[index].in_place)
+def _rank_nodes(nodes: Sequence[SchemaNode]) -> tuple[int, ...]:
+    order, back = _walk_depth_first(len(nodes), lambda index: nodes[index].same_value)
     if back:
         raise SchemaUnusable("has a reference that leads back to itself for the same value")
     ranks = [0] * len(nodes)
@@ -139,34 +139,36 @@ def _ranks(nodes: Sequence[Node]) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _expanded(nodes: Sequence[Node], order: Sequence[int], remembered: frozenset[Edge]) -> int:
+def _count_expanded(
+    nodes: Sequence[SchemaNode], order: Sequence[int], memoized_edges: frozenset[Edge]
+) -> int:
     sizes = [0] * len(nodes)
     for index in order:
         edges = ((index, target) for target in nodes[index].edges)
         sizes[index] = nodes[index].weight + sum(
-            1 if edge in remembered else sizes[edge[1]] for edge in edges
+            1 if edge in memoized_edges else sizes[edge[1]] for edge in edges
         )
     if sizes[0] > EXPANDED_LIMIT:
         raise SchemaUnusable(
-            f"holds {_rounded(sizes[0])} subschemas with its references expanded; "
+            f"holds {_format_count(sizes[0])} subschemas with its references expanded; "
             f"at most {EXPANDED_LIMIT} are accepted"
         )
     return sizes[0]
 
 
-def _rounded(count: int) -> str:
+def _format_count(count: int) -> str:
     return str(count) if count < 10**9 else "more than a billion"
 
 
-def _depth_first(
-    count: int, edges: Callable[[int], Sequence[int]]
+def _walk_depth_first(
+    count: int, list_edges: Callable[[int], Sequence[int]]
 ) -> tuple[list[int], frozenset[Edge]]:
     """Nodes in the order in which they are finished, and the edges that lead to an open one."""
     finished: list[int] = []
     back: set[Edge] = set()
     state = bytearray(count)
     for start in range(count):
-        stack = [] if state[start] else [(start, iter(edges(start)))]
+        stack = [] if state[start] else [(start, iter(list_edges(start)))]
         while stack:
             index, remaining = stack[-1]
             state[index] = 1
@@ -178,5 +180,5 @@ def _depth_first(
             elif state[target] == 1:
                 back.add((index, target))
             elif not state[target]:
-                stack.append((target, iter(edges(target))))
+                stack.append((target, iter(list_edges(target))))
     return finished, frozenset(back)

@@ -12,8 +12,8 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.schema.cost_bounds import Bounded, Edge
-from mcp_dispatch.schema.cost_graph import Inside
+from mcp_dispatch.schema.cost_bounds import BoundedSchema, Edge
+from mcp_dispatch.schema.cost_graph import ChildSchemas
 
 Tally = dict[int, int]
 
@@ -23,7 +23,7 @@ _ERROR_COST = 15
 _CHARACTERS_PER_VALUE = 4096
 
 
-class Question(Enum):
+class ValidationMode(Enum):
     """What the validator is asked: valid or not, or every error."""
 
     VERDICT = "verdict"
@@ -31,53 +31,56 @@ class Question(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkEstimate:
     """How much there is to do, and how much text to match, in characters times pattern length.
 
     `levels` of the arguments were counted in full; `whole` tells whether these are all.
     """
 
     cost: int
-    matching: int
+    matching_cost: int
     levels: int
-    whole: bool
+    is_complete: bool
 
 
 @dataclass(slots=True)
 class _State:
     tally: Tally
     checks: int
-    matching: int
-    name_matching: int
+    matching_cost: int
+    name_matching_cost: int
     names: frozenset[str | int]
-    following: dict[tuple[bool, str | int | None], "_State"]
+    transitions: dict[tuple[bool, str | int | None], "_State"]
 
 
 class _Automaton:
     def __init__(
-        self, bounded: Bounded, costs: dict[str, int], remembered: frozenset[Edge]
+        self, bounded: BoundedSchema, pattern_costs: dict[str, int], memoized_edges: frozenset[Edge]
     ) -> None:
         self._bounded = bounded
-        self._costs = costs
-        self._remembered = remembered
+        self._pattern_costs = pattern_costs
+        self._memoized_edges = memoized_edges
 
     def start(self) -> _State:
-        return self._state({0: 1})
+        return self._build_state({0: 1})
 
     def follow(self, state: _State, inside_object: bool, name: str | int) -> _State:
         key = (inside_object, name if name in state.names else None)
-        if key not in state.following:
-            state.following[key] = self._state(self._inside(state.tally, key))
-        return state.following[key]
+        if key not in state.transitions:
+            state.transitions[key] = self._build_state(self._apply_inside(state.tally, key))
+        return state.transitions[key]
 
-    def _state(self, seeds: Tally) -> _State:
-        tally = self._in_place(seeds)
+    def _build_state(self, seeds: Tally) -> _State:
+        tally = self._apply_in_place(seeds)
         nodes = self._bounded.nodes
         return _State(
             tally,
             sum(nodes[index].weight * times for index, times in tally.items()),
-            sum(self._cost(nodes[index].patterns) * times for index, times in tally.items()),
-            sum(self._cost(nodes[index].name_patterns) * times for index, times in tally.items()),
+            sum(self._sum_costs(nodes[index].patterns) * times for index, times in tally.items()),
+            sum(
+                self._sum_costs(nodes[index].name_patterns) * times
+                for index, times in tally.items()
+            ),
             frozenset(
                 name
                 for index in tally
@@ -87,27 +90,27 @@ class _Automaton:
             {},
         )
 
-    def _cost(self, patterns: Sequence[str]) -> int:
-        return sum(self._costs[pattern] for pattern in patterns)
+    def _sum_costs(self, patterns: Sequence[str]) -> int:
+        return sum(self._pattern_costs[pattern] for pattern in patterns)
 
-    def _inside(self, tally: Tally, key: tuple[bool, str | int | None]) -> Tally:
+    def _apply_inside(self, tally: Tally, key: tuple[bool, str | int | None]) -> Tally:
         inside_object, name = key
         following: Tally = {}
         once: set[int] = set()
         for index, times in tally.items():
             node = self._bounded.nodes[index]
-            for target in _applied(node.fields if inside_object else node.elements, name):
+            for target in _select_targets(node.fields if inside_object else node.elements, name):
                 self._add(following, once, (index, target), times)
         return following
 
-    def _in_place(self, seeds: Tally) -> Tally:
+    def _apply_in_place(self, seeds: Tally) -> Tally:
         ranks = self._bounded.ranks
         tally = dict(seeds)
         once: set[int] = set()
         queue = sorted((ranks[index], index) for index in tally)
         while queue:
             _, index = heappop(queue)
-            for target in self._bounded.nodes[index].in_place:
+            for target in self._bounded.nodes[index].same_value:
                 if target not in tally:
                     heappush(queue, (ranks[target], target))
                 self._add(tally, once, (index, target), tally[index])
@@ -116,7 +119,7 @@ class _Automaton:
     def _add(self, tally: Tally, once: set[int], edge: Edge, times: int) -> None:
         """The validator remembers its answers along some edges: they count once for a value."""
         target = edge[1]
-        if edge not in self._remembered:
+        if edge not in self._memoized_edges:
             tally[target] = tally.get(target, 0) + times
         elif target not in once:
             once.add(target)
@@ -125,44 +128,52 @@ class _Automaton:
             tally.setdefault(target, 0)
 
 
-def _applied(inside: Inside, name: str | int | None) -> tuple[int, ...]:
-    if name is not None and name in inside.named:
-        return (inside.named[name], *inside.every)
-    return (*inside.rest, *inside.every)
+def _select_targets(children: ChildSchemas, name: str | int | None) -> tuple[int, ...]:
+    if name is not None and name in children.named:
+        return (children.named[name], *children.always)
+    return (*children.others, *children.always)
 
 
 def count_work(
-    bounded: Bounded, costs: dict[str, int], arguments: Json, question: Question, limit: int
-) -> Work:
+    bounded: BoundedSchema,
+    pattern_costs: dict[str, int],
+    arguments: Json,
+    mode: ValidationMode,
+    limit: int,
+) -> WorkEstimate:
     """Counts level by level, and stops once the cost is over `limit`.
 
     A verdict costs one for each application of a subschema, and what the validator remembers is
     free. For a list of errors it remembers nothing, and each error takes a copy of the value it is
     about: every value counts once for every check of what it is in. `costs` are of patterns.
     """
-    remembered = bounded.remembered if question is Question.VERDICT else frozenset[Edge]()
-    automaton = _Automaton(bounded, costs, remembered)
+    remembered = bounded.memoized_edges if mode is ValidationMode.VERDICT else frozenset[Edge]()
+    automaton = _Automaton(bounded, pattern_costs, remembered)
     cost = matching = depth = 0
     waiting: deque[tuple[Json, int, int, _State]] = deque([(arguments, 0, 0, automaton.start())])
     while waiting and cost <= limit:
         value, depth, above, state = waiting.popleft()
         checks = above + state.checks
-        cost += state.checks if question is Question.VERDICT else _errors_cost(value, state, checks)
+        cost += (
+            state.checks
+            if mode is ValidationMode.VERDICT
+            else _compute_error_cost(value, state, checks)
+        )
         if isinstance(value, str):
-            matching += len(value) * state.matching
+            matching += len(value) * state.matching_cost
         elif isinstance(value, dict):
             for name, inner in value.items():
                 following = automaton.follow(state, True, name)
-                matching += len(name) * (state.name_matching + following.matching)
+                matching += len(name) * (state.name_matching_cost + following.matching_cost)
                 waiting.append((inner, depth + 1, checks, following))
         elif isinstance(value, list):
             for index, inner in enumerate(value):
                 following = automaton.follow(state, False, index)
                 waiting.append((inner, depth + 1, checks, following))
     whole = cost <= limit
-    return Work(cost, matching, depth + whole, whole)
+    return WorkEstimate(cost, matching, depth + whole, whole)
 
 
-def _errors_cost(value: Json, state: _State, checks: int) -> int:
+def _compute_error_cost(value: Json, state: _State, checks: int) -> int:
     text = len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str) else 0
     return _ERROR_COST * state.checks + checks * (1 + text)

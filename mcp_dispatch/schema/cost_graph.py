@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.refs import Document, unresolved
+from mcp_dispatch.schema.refs import SchemaDocument, build_unresolved_error
 
-_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
-_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_REFERENCE_KEYWORDS = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
+_UNEVALUATED_KEYWORDS = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 
-_SAME_VALUE = _REFERENCES | {
+_SAME_VALUE_KEYWORDS = _REFERENCE_KEYWORDS | {
     "allOf",
     "anyOf",
     "oneOf",
@@ -21,23 +21,23 @@ _SAME_VALUE = _REFERENCES | {
     "dependentSchemas",
     "dependencies",
 }
-_OTHER_FIELDS = frozenset({"additionalProperties"})
-_EVERY_FIELD = frozenset({"patternProperties", "unevaluatedProperties", "propertyNames"})
-_OTHER_ELEMENTS = frozenset({"items", "additionalItems"})
-_EVERY_ELEMENT = frozenset({"contains", "unevaluatedItems"})
+_OTHER_FIELDS_KEYWORDS = frozenset({"additionalProperties"})
+_EVERY_FIELD_KEYWORDS = frozenset({"patternProperties", "unevaluatedProperties", "propertyNames"})
+_OTHER_ELEMENTS_KEYWORDS = frozenset({"items", "additionalItems"})
+_EVERY_ELEMENT_KEYWORDS = frozenset({"contains", "unevaluatedItems"})
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class ChildSchemas:
     """Subschemas for the values inside an object (by name) or an array (by index)."""
 
     named: dict[str | int, int] = field(default_factory=lambda: {})
-    rest: tuple[int, ...] = ()
-    every: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    always: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SchemaNode:
     """One subschema as the validator works through it; edges are indexes of nodes.
 
     `edges` are all of them, in the order in which the validator compiles keywords.
@@ -45,18 +45,18 @@ class Node:
 
     weight: int
     edges: tuple[int, ...] = ()
-    in_place: tuple[int, ...] = ()
-    fields: Inside = Inside()
-    elements: Inside = Inside()
+    same_value: tuple[int, ...] = ()
+    fields: ChildSchemas = ChildSchemas()
+    elements: ChildSchemas = ChildSchemas()
     patterns: tuple[str, ...] = ()
     name_patterns: tuple[str, ...] = ()
 
 
-_Found = dict[str, dict[str | int, int]]
+_TargetsByKeyword = dict[str, dict[str | int, int]]
 """By keyword, and by name or position within it: the nodes a subschema leads to."""
 
 
-class _Builder:
+class _GraphBuilder:
     """Numbers subschemas as they are met; the root is met first.
 
     A subschema can be met twice: once to be applied, and once because an `unevaluated…` keyword
@@ -64,7 +64,7 @@ class _Builder:
     nested it multiplies.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: SchemaDocument) -> None:
         self.document = document
         self.waiting: list[tuple[JsonObject | bool, bool]] = []
         self._indexes: dict[tuple[int, bool], int] = {}
@@ -77,111 +77,123 @@ class _Builder:
         return self._indexes[key]
 
 
-def build_graph(document: Document) -> tuple[Node, ...]:
+def build_graph(document: SchemaDocument) -> tuple[SchemaNode, ...]:
     """Every subschema that can be reached from the root, which is node 0."""
-    builder = _Builder(document)
+    builder = _GraphBuilder(document)
     root = document.root
     builder.index(root if isinstance(root, dict | bool) else True)
-    nodes: list[Node] = []
+    nodes: list[SchemaNode] = []
     # Nodes come in the order of their numbers: `waiting` grows while it is read.
     for schema, marking in builder.waiting:
         if isinstance(schema, bool):
-            nodes.append(Node(1))
+            nodes.append(SchemaNode(1))
         else:
-            nodes.append(_marking(builder, schema) if marking else _applied(builder, schema))
+            nodes.append(
+                _build_marking_node(builder, schema)
+                if marking
+                else _build_applied_node(builder, schema)
+            )
     return tuple(nodes)
 
 
-def _applied(builder: _Builder, schema: JsonObject) -> Node:
-    found: _Found = {
+def _build_applied_node(builder: _GraphBuilder, schema: JsonObject) -> SchemaNode:
+    found: _TargetsByKeyword = {
         keyword: {
-            name: builder.index(one) for name, one in _subschemas(builder, schema, keyword).items()
+            name: builder.index(one)
+            for name, one in _list_subschemas(builder, schema, keyword).items()
         }
         for keyword in sorted(schema)
     }
-    again = (builder.index(schema, marking=True),) if _UNEVALUATED & schema.keys() else ()
+    again = (builder.index(schema, marking=True),) if _UNEVALUATED_KEYWORDS & schema.keys() else ()
     pattern = schema.get("pattern")
-    return Node(
-        _weight(schema),
-        (*_targets(found, found), *again),
-        (*_targets(found, _SAME_VALUE), *again),
-        Inside(
+    return SchemaNode(
+        _compute_weight(schema),
+        (*_collect_targets(found, found), *again),
+        (*_collect_targets(found, _SAME_VALUE_KEYWORDS), *again),
+        ChildSchemas(
             found.get("properties", {}),
-            _targets(found, _OTHER_FIELDS),
-            _targets(found, _EVERY_FIELD),
+            _collect_targets(found, _OTHER_FIELDS_KEYWORDS),
+            _collect_targets(found, _EVERY_FIELD_KEYWORDS),
         ),
-        _elements(schema, found),
+        _build_elements(schema, found),
         (pattern,) if isinstance(pattern, str) else (),
-        _name_patterns(schema),
+        _list_name_patterns(schema),
     )
 
 
-def _marking(builder: _Builder, schema: JsonObject) -> Node:
+def _build_marking_node(builder: _GraphBuilder, schema: JsonObject) -> SchemaNode:
     same: list[int] = []
-    for keyword in sorted(_SAME_VALUE & schema.keys()):
-        for one in _subschemas(builder, schema, keyword).values():
+    for keyword in sorted(_SAME_VALUE_KEYWORDS & schema.keys()):
+        for one in _list_subschemas(builder, schema, keyword).values():
             same.extend((builder.index(one), builder.index(one, marking=True)))
-    found: _Found = {
+    found: _TargetsByKeyword = {
         keyword: {0: builder.index(one)}
-        for keyword in sorted(_UNEVALUATED | {"contains"})
+        for keyword in sorted(_UNEVALUATED_KEYWORDS | {"contains"})
         if isinstance(one := schema.get(keyword), dict | bool)
     }
-    return Node(
-        _weight(schema),
-        (*same, *_targets(found, found)),
+    return SchemaNode(
+        _compute_weight(schema),
+        (*same, *_collect_targets(found, found)),
         tuple(same),
-        Inside(every=_targets(found, _EVERY_FIELD)),
-        Inside(every=_targets(found, _EVERY_ELEMENT)),
-        name_patterns=_name_patterns(schema),
+        ChildSchemas(always=_collect_targets(found, _EVERY_FIELD_KEYWORDS)),
+        ChildSchemas(always=_collect_targets(found, _EVERY_ELEMENT_KEYWORDS)),
+        name_patterns=_list_name_patterns(schema),
     )
 
 
-def _subschemas(
-    builder: _Builder, schema: JsonObject, keyword: str
+def _list_subschemas(
+    builder: _GraphBuilder, schema: JsonObject, keyword: str
 ) -> dict[str | int, JsonObject | bool]:
     """The subschemas one keyword holds, by name or position; none for other keywords."""
     value = schema[keyword]
     found: Iterable[tuple[str | int, Json]] = ()
-    if keyword in _REFERENCES:
-        found = enumerate(_referred(builder.document, schema, keyword))
-    elif keyword in _MAPS:
+    if keyword in _REFERENCE_KEYWORDS:
+        found = enumerate(_resolve_reference(builder.document, schema, keyword))
+    elif keyword in _MAP_KEYWORDS:
         found = sorted(value.items()) if isinstance(value, dict) else ()
-    elif keyword in _SAME_VALUE | _OTHER_FIELDS | _EVERY_FIELD | _OTHER_ELEMENTS | _EVERY_ELEMENT:
+    elif (
+        keyword
+        in _SAME_VALUE_KEYWORDS
+        | _OTHER_FIELDS_KEYWORDS
+        | _EVERY_FIELD_KEYWORDS
+        | _OTHER_ELEMENTS_KEYWORDS
+        | _EVERY_ELEMENT_KEYWORDS
+    ):
         found = enumerate(value if isinstance(value, list) else [value])
     elif keyword == "prefixItems" and isinstance(value, list):
         found = enumerate(value)
     return {name: one for name, one in found if isinstance(one, dict | bool)}
 
 
-def _referred(document: Document, schema: JsonObject, keyword: str) -> list[Json]:
+def _resolve_reference(document: SchemaDocument, schema: JsonObject, keyword: str) -> list[Json]:
     reference = schema[keyword]
     if not isinstance(reference, str):
         return []
-    targets = document.targets(schema, reference, dynamic=keyword != "$ref")
+    targets = document.resolve_reference(schema, reference, dynamic=keyword != "$ref")
     if not targets:
-        raise unresolved(reference)
+        raise build_unresolved_error(reference)
     return targets
 
 
-def _elements(schema: JsonObject, found: _Found) -> Inside:
-    every = _targets(found, _EVERY_ELEMENT)
-    rest = _targets(found, _OTHER_ELEMENTS)
+def _build_elements(schema: JsonObject, found: _TargetsByKeyword) -> ChildSchemas:
+    every = _collect_targets(found, _EVERY_ELEMENT_KEYWORDS)
+    rest = _collect_targets(found, _OTHER_ELEMENTS_KEYWORDS)
     if not isinstance(schema.get("items"), list):
-        return Inside(found.get("prefixItems", {}), rest, every)
+        return ChildSchemas(found.get("prefixItems", {}), rest, every)
     if "prefixItems" in schema:
         # Which of the two lists counts depends on the draft; both do here.
-        return Inside({}, (), (*every, *rest, *_targets(found, ("prefixItems",))))
-    return Inside(found["items"], _targets(found, ("additionalItems",)), every)
+        return ChildSchemas({}, (), (*every, *rest, *_collect_targets(found, ("prefixItems",))))
+    return ChildSchemas(found["items"], _collect_targets(found, ("additionalItems",)), every)
 
 
-def _targets(found: _Found, keywords: Iterable[str]) -> tuple[int, ...]:
+def _collect_targets(found: _TargetsByKeyword, keywords: Iterable[str]) -> tuple[int, ...]:
     wanted = frozenset(keywords)
     return tuple(
         index for keyword, ones in found.items() if keyword in wanted for index in ones.values()
     )
 
 
-def _weight(schema: JsonObject) -> int:
+def _compute_weight(schema: JsonObject) -> int:
     """Options that are arrays or objects are compared one by one; scalars are looked up."""
     options = schema.get("enum")
     if not isinstance(options, list):
@@ -189,6 +201,6 @@ def _weight(schema: JsonObject) -> int:
     return 1 + sum(isinstance(option, dict | list) for option in options)
 
 
-def _name_patterns(schema: JsonObject) -> tuple[str, ...]:
+def _list_name_patterns(schema: JsonObject) -> tuple[str, ...]:
     patterns = schema.get("patternProperties")
     return tuple(patterns) if isinstance(patterns, dict) else ()

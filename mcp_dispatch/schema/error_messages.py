@@ -17,268 +17,282 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 
-SHOWN_CHARACTERS = 80
+MAX_VALUE_CHARS = 80
 ROOT = "(arguments)"
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$-]*", re.ASCII)
-_PLACE_CHARACTERS = 240
-_SHOWN_LEVELS = 4
-_SHOWN_BITS = 512
+_MAX_PATH_CHARS = 240
+_MAX_VALUE_LEVELS = 4
+_MAX_INTEGER_BITS = 512
 
 
-def shown(value: Json) -> str:
+def format_value(value: Json) -> str:
     """`value` as JSON, cut to 80 characters, in time that does not depend on its size."""
-    return cut(json.dumps(_excerpt(value, _SHOWN_LEVELS), ensure_ascii=False))
+    return truncate_line(json.dumps(_truncate_value(value, _MAX_VALUE_LEVELS), ensure_ascii=False))
 
 
-def cut(text: str) -> str:
+def truncate_line(text: str) -> str:
     """About 80 characters on one line; what cannot be printed, or turns the line around, is
     shown as an escape."""
-    short = text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+    short = text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
     line = " ".join(short.splitlines())
-    return "".join(each if each.isprintable() else _escaped(each) for each in line)
+    return "".join(each if each.isprintable() else _escape_character(each) for each in line)
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def place(path: Sequence[str | int]) -> str:
+def format_path(path: Sequence[str | int]) -> str:
     """A path in the form a model writes it: `edits[0].old_string`."""
     if not path:
         return ROOT
-    text = "".join(_step(step) for step in path).removeprefix(".")
-    if len(text) <= _PLACE_CHARACTERS:
+    text = "".join(_format_step(step) for step in path).removeprefix(".")
+    if len(text) <= _MAX_PATH_CHARS:
         return text
-    half = _PLACE_CHARACTERS // 2
+    half = _MAX_PATH_CHARS // 2
     return f"{text[:half]}…{text[-half:]}"
 
 
-def _step(step: str | int) -> str:
+def _format_step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    return f".{step}" if _PLAIN_NAME.fullmatch(step) else f"[{shown(step)}]"
+    return f".{step}" if _PLAIN_NAME.fullmatch(step) else f"[{format_value(step)}]"
 
 
-def _excerpt(value: Json, levels: int) -> Json:
+def _truncate_value(value: Json, levels: int) -> Json:
     """The part of `value` that can reach the first 80 characters, and a little more."""
     if isinstance(value, str):
-        return value[: SHOWN_CHARACTERS + 1]
-    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return value[: MAX_VALUE_CHARS + 1]
+    if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, list):
-        return [_excerpt(item, levels - 1) for item in value[:SHOWN_CHARACTERS]] if levels else "…"
+        return (
+            [_truncate_value(item, levels - 1) for item in value[:MAX_VALUE_CHARS]]
+            if levels
+            else "…"
+        )
     if isinstance(value, dict):
-        return _excerpt_fields(value, levels - 1) if levels else "…"
+        return _truncate_fields(value, levels - 1) if levels else "…"
     return value
 
 
-def _excerpt_fields(value: dict[str, Json], levels: int) -> Json:
-    first = list(value)[: SHOWN_CHARACTERS // 4]
-    return {name[: SHOWN_CHARACTERS + 1]: _excerpt(value[name], levels) for name in first}
+def _truncate_fields(value: dict[str, Json], levels: int) -> Json:
+    first = list(value)[: MAX_VALUE_CHARS // 4]
+    return {name[: MAX_VALUE_CHARS + 1]: _truncate_value(value[name], levels) for name in first}
 
 
-PROBLEMS_SHOWN = 20
-NAMES_SHOWN = 20
+MAX_PROBLEMS = 20
+MAX_NAMES = 20
 
 _UNIONS = ("AnyOf", "OneOfNotValid")
-_KIND_OF_VALUE = ("Type", "Constant", "Enum")
+_VALUE_ERRORS = ("Type", "Constant", "Enum")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ErrorContext:
     """What the errors were found in. The schema is only read for hints."""
 
     arguments: Excerpt
     schema: Json
 
 
-def explain(errors: Iterable[ValidationError], case: Case) -> list[str]:
+def explain_errors(errors: Iterable[ValidationError], context: ErrorContext) -> list[str]:
     """One line per error, without repetition; the last line says how many more there are."""
     lines: dict[str, None] = {}
     waiting = deque((error, "") for error in errors)
     while waiting:
         error, note = waiting.popleft()
-        if tuple(error.instance_path) in case.arguments.cut:
+        if tuple(error.instance_path) in context.arguments.truncated_paths:
             continue
-        if _kind(error) in _UNIONS:
-            branches = _branches(error, case)
-            if merged := _merged(branches, case):
+        if _read_kind(error) in _UNIONS:
+            branches = _filter_branches(error, context)
+            if merged := _merge_branches(branches, context):
                 lines[merged] = None
             elif all(branches):
-                nearest, alternatives = _nearest(error, branches)
+                nearest, alternatives = _find_nearest_branch(error, branches)
                 note = f" (nearest of {alternatives} alternatives)" if alternatives > 1 else note
                 waiting.extendleft((inner, note) for inner in reversed(nearest))
         else:
-            lines[_line(error, case) + note] = None
-    return _capped(list(lines))
+            lines[_format_error(error, context) + note] = None
+    return _limit_lines(list(lines))
 
 
-def _capped(lines: list[str]) -> list[str]:
-    more = len(lines) - PROBLEMS_SHOWN
+def _limit_lines(lines: list[str]) -> list[str]:
+    more = len(lines) - MAX_PROBLEMS
     if more <= 0:
         return lines
-    return [*lines[:PROBLEMS_SHOWN], f"and {more} more {'problem' if more == 1 else 'problems'}"]
+    return [*lines[:MAX_PROBLEMS], f"and {more} more {'problem' if more == 1 else 'problems'}"]
 
 
-def _kind(error: ValidationError) -> str:
+def _read_kind(error: ValidationError) -> str:
     return type(error.kind).__name__
 
 
-def _branches(error: ValidationError, case: Case) -> list[list[ValidationError]]:
+def _filter_branches(error: ValidationError, context: ErrorContext) -> list[list[ValidationError]]:
     """The errors of each alternative, without those that come from a cut in the arguments."""
     found: list[list[ValidationError]] = error.kind.value
-    cut = case.arguments.cut
+    cut = context.arguments.truncated_paths
     return [[one for one in branch if tuple(one.instance_path) not in cut] for branch in found]
 
 
-def _merged(branches: list[list[ValidationError]], case: Case) -> str | None:
+def _merge_branches(branches: list[list[ValidationError]], context: ErrorContext) -> str | None:
     """One line where all alternatives want another value at the same place."""
     if not branches:
         return None
     wanting = [
-        {tuple(one.instance_path): one for one in reversed(branch) if _kind(one) in _KIND_OF_VALUE}
+        {
+            tuple(one.instance_path): one
+            for one in reversed(branch)
+            if _read_kind(one) in _VALUE_ERRORS
+        }
         for branch in branches
     ]
     shared = [where for where in wanting[0] if all(where in places for places in wanting)]
     if not shared:
         return None
     where = min(shared, key=len)
-    wanted = [text for places in wanting for text in _wanted(places[where])]
-    several = _listed(list(dict.fromkeys(wanted)), " or ")
-    return f"{place(where)}: expected {several}, got {shown(_value(case, where))}"
+    wanted = [text for places in wanting for text in _list_expected(places[where])]
+    several = _join_names(list(dict.fromkeys(wanted)), " or ")
+    return (
+        f"{format_path(where)}: expected {several}, got {format_value(_find_value(context, where))}"
+    )
 
 
-def _wanted(error: ValidationError) -> list[str]:
+def _list_expected(error: ValidationError) -> list[str]:
     value = error.kind.value
-    match _kind(error):
+    match _read_kind(error):
         case "Type":
-            return _types(value)
+            return _sort_types(value)
         case "Enum":
-            return [shown(option) for option in value]
+            return [format_value(option) for option in value]
         case _:
-            return [shown(value)]
+            return [format_value(value)]
 
 
-def _nearest(
+def _find_nearest_branch(
     union: ValidationError, branches: list[list[ValidationError]]
 ) -> tuple[list[ValidationError], int]:
     """The nearest alternative, and how many there are for this kind of value."""
     here = len(union.instance_path)
-    ranked = sorted(branches, key=lambda branch: _distance(here, branch))
-    fitting = [branch for branch in branches if not _distance(here, branch)[0]]
+    ranked = sorted(branches, key=lambda branch: _measure_distance(here, branch))
+    fitting = [branch for branch in branches if not _measure_distance(here, branch)[0]]
     return ranked[0], len(fitting or branches)
 
 
-def _distance(here: int, branch: Sequence[ValidationError]) -> tuple[bool, int, int, int]:
+def _measure_distance(
+    union_depth: int, branch: Sequence[ValidationError]
+) -> tuple[bool, int, int, int]:
     """Smaller is nearer: the right kind of value, the right constants, fewer errors, deeper ones."""
-    places = [(len(one.instance_path) - here, _kind(one)) for one in branch]
-    other_kind = any(depth == 0 and kind in _KIND_OF_VALUE for depth, kind in places)
+    places = [(len(one.instance_path) - union_depth, _read_kind(one)) for one in branch]
+    other_kind = any(depth == 0 and kind in _VALUE_ERRORS for depth, kind in places)
     constants = sum(depth == 1 and kind in ("Constant", "Enum") for depth, kind in places)
     return other_kind, constants, len(branch), -max(depth for depth, _ in places)
 
 
-def _line(error: ValidationError, case: Case) -> str:
+def _format_error(error: ValidationError, context: ErrorContext) -> str:
     path = error.instance_path
-    kind = _kind(error)
+    kind = _read_kind(error)
     if kind == "Required":
-        return f"{place([*path, error.kind.value])}: required, but missing"
+        return f"{format_path([*path, error.kind.value])}: required, but missing"
     if kind in ("AdditionalProperties", "UnevaluatedProperties"):
-        return f"{place(path)}: {_unexpected(error, error.kind.value, case)}"
+        return f"{format_path(path)}: {_describe_unexpected(error, error.kind.value, context)}"
     # An `additionalProperties: false` that stands alone is reported as a value no schema allows.
     if kind == "FalseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
-        fields = _value(case, path)
+        fields = _find_value(context, path)
         names = list(fields) if isinstance(fields, dict) else []
-        return f"{place(path)}: {_unexpected(error, names, case)}"
+        return f"{format_path(path)}: {_describe_unexpected(error, names, context)}"
     if kind == "PropertyNames":
         inner: Any = error.kind.value
-        return f"{place(path)}: property name {shown(inner.instance)}: {_expectation(inner)}"
-    return f"{place(path)}: {_expectation(error)}{_got(kind, _value(case, path))}"
+        return f"{format_path(path)}: property name {format_value(inner.instance)}: {_describe_expectation(inner)}"
+    return f"{format_path(path)}: {_describe_expectation(error)}{_describe_actual(kind, _find_value(context, path))}"
 
 
-def _unexpected(error: ValidationError, found: list[str], case: Case) -> str:
-    names = _listed([shown(name) for name in found])
+def _describe_unexpected(error: ValidationError, found: list[str], context: ErrorContext) -> str:
+    names = _join_names([format_value(name) for name in found])
     noun = "property" if len(found) == 1 else "properties"
-    keyword = _at(case.schema, error.schema_path)
+    keyword = _resolve_path(context.schema, error.schema_path)
     if isinstance(keyword, dict):
-        return f"{noun} {names}: expected to fit {shown(keyword)}"
-    owner = _at(case.schema, error.schema_path[:-1])
+        return f"{noun} {names}: expected to fit {format_value(keyword)}"
+    owner = _resolve_path(context.schema, error.schema_path[:-1])
     known = owner.get("properties") if isinstance(owner, dict) else None
     if not isinstance(known, dict):
         return f"unexpected {noun} {names}"
-    listed = _listed([shown(name) for name in known])
+    listed = _join_names([format_value(name) for name in known])
     return f"unexpected {noun} {names}; known properties: {listed or 'none'}"
 
 
 _Phrase = Callable[[Any], str]
 
 _EXPECTATIONS: dict[str, _Phrase] = {
-    "Type": lambda types: f"expected {_listed(_types(types), ' or ')}",
-    "Constant": lambda value: f"expected {shown(value)}",
-    "Enum": lambda options: f"expected one of {_listed([shown(one) for one in options])}",
-    "Minimum": lambda limit: f"expected at least {_number(limit)}",
-    "Maximum": lambda limit: f"expected at most {_number(limit)}",
-    "ExclusiveMinimum": lambda limit: f"expected more than {_number(limit)}",
-    "ExclusiveMaximum": lambda limit: f"expected less than {_number(limit)}",
-    "MultipleOf": lambda number: f"expected a multiple of {_number(number)}",
+    "Type": lambda types: f"expected {_join_names(_sort_types(types), ' or ')}",
+    "Constant": lambda value: f"expected {format_value(value)}",
+    "Enum": lambda options: (
+        f"expected one of {_join_names([format_value(one) for one in options])}"
+    ),
+    "Minimum": lambda limit: f"expected at least {_format_number(limit)}",
+    "Maximum": lambda limit: f"expected at most {_format_number(limit)}",
+    "ExclusiveMinimum": lambda limit: f"expected more than {_format_number(limit)}",
+    "ExclusiveMaximum": lambda limit: f"expected less than {_format_number(limit)}",
+    "MultipleOf": lambda number: f"expected a multiple of {_format_number(number)}",
     "MinLength": lambda limit: f"expected at least {limit} characters",
     "MaxLength": lambda limit: f"expected at most {limit} characters",
     "MinItems": lambda limit: f"expected at least {limit} items",
     "MaxItems": lambda limit: f"expected at most {limit} items",
     "AdditionalItems": lambda limit: f"expected at most {limit} items",
-    "UnevaluatedItems": lambda indexes: f"unexpected items at {_listed(indexes)}",
+    "UnevaluatedItems": lambda indexes: f"unexpected items at {_join_names(indexes)}",
     "MinProperties": lambda limit: f"expected at least {limit} properties",
     "MaxProperties": lambda limit: f"expected at most {limit} properties",
-    "Pattern": lambda pattern: f"expected text that matches {shown(pattern)}",
-    "Not": lambda schema: f"expected a value that does not fit {shown(schema)}",
+    "Pattern": lambda pattern: f"expected text that matches {format_value(pattern)}",
+    "Not": lambda schema: f"expected a value that does not fit {format_value(schema)}",
     "UniqueItems": lambda _: "expected items that all differ",
     "Contains": lambda _: 'the number of items that fit "contains" is out of bounds',
     "FalseSchema": lambda _: "no value is allowed here",
     "OneOfMultipleValid": lambda branches: (
         f"expected to fit exactly one of {len(branches)} alternatives, but fits several"
     ),
-    "Format": lambda name: f"expected text in the format {shown(name)}",
-    "ContentEncoding": lambda name: f"expected text encoded as {shown(name)}",
-    "ContentMediaType": lambda name: f"expected text that holds {shown(name)}",
+    "Format": lambda name: f"expected text in the format {format_value(name)}",
+    "ContentEncoding": lambda name: f"expected text encoded as {format_value(name)}",
+    "ContentMediaType": lambda name: f"expected text that holds {format_value(name)}",
     "BacktrackLimitExceeded": lambda _: "cannot be matched against its pattern in bounded time",
 }
 _WITHOUT_VALUE = frozenset({"UnevaluatedItems", "BacktrackLimitExceeded"})
 
 
-def _expectation(error: ValidationError) -> str:
-    phrase = _EXPECTATIONS.get(_kind(error))
+def _describe_expectation(error: ValidationError) -> str:
+    phrase = _EXPECTATIONS.get(_read_kind(error))
     return phrase(error.kind.value) if phrase else f'breaks "{error.kind.name}" of the schema'
 
 
-def _number(number: int | float | Decimal) -> str:
-    return cut(str(number)) if isinstance(number, Decimal) else shown(number)
+def _format_number(number: int | float | Decimal) -> str:
+    return truncate_line(str(number)) if isinstance(number, Decimal) else format_value(number)
 
 
-def _types(types: list[str]) -> list[str]:
+def _sort_types(types: list[str]) -> list[str]:
     return sorted(types, key=lambda name: (name == "null", name))
 
 
-def _got(kind: str, value: Json) -> str:
+def _describe_actual(kind: str, value: Json) -> str:
     if kind in _WITHOUT_VALUE:
         return ""
     if isinstance(value, str) and kind in ("MinLength", "MaxLength"):
-        return f", got {len(value)}: {shown(value)}"
+        return f", got {len(value)}: {format_value(value)}"
     if isinstance(value, dict | list) and kind.startswith(("Min", "Max", "Additional")):
         return f", got {len(value)}"
-    return f", got {shown(value)}"
+    return f", got {format_value(value)}"
 
 
-def _listed(names: Sequence[str], last: str = ", ") -> str:
-    if len(names) > NAMES_SHOWN:
-        return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more"
-    return last.join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+def _join_names(names: Sequence[str], last_separator: str = ", ") -> str:
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
+    return last_separator.join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _value(case: Case, path: Sequence[str | int]) -> Json:
-    return _at(case.arguments.value, path)
+def _find_value(context: ErrorContext, path: Sequence[str | int]) -> Json:
+    return _resolve_path(context.arguments.value, path)
 
 
-def _at(value: Json, path: Sequence[str | int]) -> Json:
+def _resolve_path(value: Json, path: Sequence[str | int]) -> Json:
     """What stands at `path`; None where the path leads nowhere."""
     for step in path:
         if isinstance(value, dict):
@@ -290,7 +304,7 @@ def _at(value: Json, path: Sequence[str | int]) -> Json:
     return value
 
 
-def unexplained() -> str:
+def describe_unlocated_error() -> str:
     """For arguments that are wrong somewhere beyond the part that could be searched."""
     return (
         f"{ROOT}: do not fit the schema, at a place so deep inside or so far down a list that "

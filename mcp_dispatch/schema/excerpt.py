@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from mcp_dispatch.model.json import Json
 
-ITEMS_KEPT = 20
-FIELDS_KEPT = 200
+MAX_ITEMS = 20
+MAX_FIELDS = 200
 
 Steps = tuple[str | int, ...]
 
@@ -15,27 +15,27 @@ class Excerpt:
     """`cut` are the places of lists and objects that lost something."""
 
     value: Json
-    cut: frozenset[Steps] = frozenset()
+    truncated_paths: frozenset[Steps] = frozenset()
 
 
-def excerpt(arguments: Json, levels: int) -> Excerpt:
+def take_excerpt(arguments: Json, levels: int) -> Excerpt:
     """The first items of every list, and nothing below `levels` levels (at least one is kept)."""
     cut: set[Steps] = set()
-    result, children = _copied(arguments, (), levels - 1, cut)
+    result, children = _copy_container(arguments, (), levels - 1, cut)
     waiting: list[tuple[Json, list[tuple[str | int, Json]], Steps, int]] = []
     waiting.append((result, children, (), 1))
     while waiting:
         target, source, steps, depth = waiting.pop()
         for name, value in source:
             here = (*steps, name)
-            copy, children = _copied(value, here, levels - 1 - depth, cut)
+            copy, children = _copy_container(value, here, levels - 1 - depth, cut)
             _put(target, name, copy)
             waiting.append((copy, children, here, depth + 1))
     return Excerpt(result, frozenset(cut))
 
 
-def _copied(
-    value: Json, steps: Steps, levels_below: int, cut: set[Steps]
+def _copy_container(
+    value: Json, steps: Steps, levels_below: int, truncated_paths: set[Steps]
 ) -> tuple[Json, list[tuple[str | int, Json]]]:
     """An empty container to be filled with the children that stay; a scalar stays itself."""
     if not isinstance(value, dict | list):
@@ -43,10 +43,10 @@ def _copied(
     kept: list[tuple[str | int, Json]] = []
     if levels_below > 0:
         several = value.items() if isinstance(value, dict) else enumerate(value)
-        limit = FIELDS_KEPT if isinstance(value, dict) else ITEMS_KEPT
+        limit = MAX_FIELDS if isinstance(value, dict) else MAX_ITEMS
         kept = [child for child, _ in zip(several, range(limit), strict=False)]
     if len(kept) < len(value):
-        cut.add(steps)
+        truncated_paths.add(steps)
     return ({} if isinstance(value, dict) else []), kept
 
 

@@ -6,9 +6,9 @@ costs them the whole list of tools. Modifiers (`(?i:…)`) and the `v` flag are 
 
 from string import hexdigits
 
-_SYNTAX = frozenset("^$\\.*+?()[]{}|/")
-_CONTROLS = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_CLASSES = frozenset("dDsSwW")
+_SYNTAX_CHARACTERS = frozenset("^$\\.*+?()[]{}|/")
+_CONTROL_ESCAPES = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_CLASS_ESCAPES = frozenset("dDsSwW")
 _PROPERTIES = {
     "General_Category": frozenset(
         (
@@ -42,125 +42,128 @@ _PROPERTIES = {
         )
     ),
 }
-_ALIASES = {
+_PROPERTY_ALIASES = {
     "gc": "General_Category",
     "sc": "Script",
     "scx": "Script",
     "Script_Extensions": "Script",
 }
-_BINARY = frozenset(
+_BINARY_PROPERTIES = frozenset(
     (
         *("ASCII", "Any", "Assigned", "Alphabetic", "Lowercase", "Uppercase", "White_Space"),
         *("ASCII_Hex_Digit", "Hex_Digit", "ID_Start", "ID_Continue", "Emoji", "XID_Start"),
         *("XID_Continue", "Emoji_Presentation", "Extended_Pictographic"),
     )
 )
-_DEEPEST = 100
+_MAX_GROUP_DEPTH = 100
 
 
-class NotJavaScript(ValueError):
+class InvalidJavaScriptPattern(ValueError):
     """What is wrong with the pattern, and where."""
 
 
 def check_pattern(pattern: str) -> None:
     """Raises `NotJavaScript`. A pattern that this accepts compiles; some that it refuses would too."""
-    _Reader(pattern).read()
+    _PatternParser(pattern).parse()
 
 
-class _Reader:
+class _PatternParser:
     def __init__(self, pattern: str) -> None:
-        self._text = pattern
-        self._at = 0
-        self._groups = 0
-        self._names: set[str] = set()
-        self._numbers_used = 0
-        self._names_used: set[str] = set()
+        self._pattern = pattern
+        self._position = 0
+        self._group_count = 0
+        self._group_names: set[str] = set()
+        self._highest_reference = 0
+        self._referenced_names: set[str] = set()
 
-    def read(self) -> None:
-        self._alternatives(0)
-        if self._at < len(self._text):
+    def parse(self) -> None:
+        self._parse_alternatives(0)
+        if self._position < len(self._pattern):
             self._fail("a ) that closes nothing")
-        if self._numbers_used > self._groups or not self._names_used <= self._names:
+        if (
+            self._highest_reference > self._group_count
+            or not self._referenced_names <= self._group_names
+        ):
             self._fail("a reference to a group that is not there")
 
-    def _fail(self, what: str) -> None:
-        raise NotJavaScript(f"{what} at position {self._at}")
+    def _fail(self, problem: str) -> None:
+        raise InvalidJavaScriptPattern(f"{problem} at position {self._position}")
 
-    def _next(self) -> str:
-        return self._text[self._at : self._at + 1]
+    def _peek(self) -> str:
+        return self._pattern[self._position : self._position + 1]
 
-    def _take(self, text: str) -> bool:
-        if not self._text.startswith(text, self._at):
+    def _accept(self, text: str) -> bool:
+        if not self._pattern.startswith(text, self._position):
             return False
-        self._at += len(text)
+        self._position += len(text)
         return True
 
-    def _alternatives(self, depth: int) -> None:
-        if depth > _DEEPEST:
+    def _parse_alternatives(self, depth: int) -> None:
+        if depth > _MAX_GROUP_DEPTH:
             self._fail("too many groups inside each other")
-        while self._next() not in ("", ")"):
-            if not self._take("|"):
-                self._term(depth)
+        while self._peek() not in ("", ")"):
+            if not self._accept("|"):
+                self._parse_term(depth)
 
-    def _term(self, depth: int) -> None:
-        if self._take("^") or self._take("$"):
+    def _parse_term(self, depth: int) -> None:
+        if self._accept("^") or self._accept("$"):
             return
-        if self._take("\\"):
-            if self._next() in ("b", "B"):
-                self._at += 1
+        if self._accept("\\"):
+            if self._peek() in ("b", "B"):
+                self._position += 1
                 return
-            self._escape(in_class=False)
-        elif self._take("("):
-            if self._group(depth):
+            self._parse_escape(in_class=False)
+        elif self._accept("("):
+            if self._parse_group(depth):
                 return
-        elif self._take("["):
-            self._class()
-        elif self._next() in tuple("*+?{}]"):
-            self._fail(f"a bare {self._next()}")
+        elif self._accept("["):
+            self._parse_class()
+        elif self._peek() in tuple("*+?{}]"):
+            self._fail(f"a bare {self._peek()}")
         else:
-            self._at += 1
-        self._quantifier()
+            self._position += 1
+        self._parse_quantifier()
 
-    def _group(self, depth: int) -> bool:
+    def _parse_group(self, depth: int) -> bool:
         """Whether it was an assertion, which cannot be repeated."""
-        assertion = any(map(self._take, ("?=", "?!", "?<=", "?<!")))
-        if not assertion and not self._take("?:"):
-            self._groups += 1
-            if self._take("?<"):
-                self._name_group()
-            elif self._next() == "?":
+        assertion = any(map(self._accept, ("?=", "?!", "?<=", "?<!")))
+        if not assertion and not self._accept("?:"):
+            self._group_count += 1
+            if self._accept("?<"):
+                self._register_group_name()
+            elif self._peek() == "?":
                 self._fail("an unknown kind of group")
-        self._alternatives(depth + 1)
-        if not self._take(")"):
+        self._parse_alternatives(depth + 1)
+        if not self._accept(")"):
             self._fail("a ( that is not closed")
         return assertion
 
-    def _name_group(self) -> None:
-        name = self._name()
-        if name in self._names:
+    def _register_group_name(self) -> None:
+        name = self._parse_name()
+        if name in self._group_names:
             self._fail(f"a second group named {name}")
-        self._names.add(name)
+        self._group_names.add(name)
 
-    def _name(self) -> str:
-        end = self._text.find(">", self._at)
-        name = self._text[self._at : end] if end > 0 else ""
+    def _parse_name(self) -> str:
+        end = self._pattern.find(">", self._position)
+        name = self._pattern[self._position : end] if end > 0 else ""
         if not (name.isascii() and name.isidentifier()):
             self._fail("a group name that is none")
-        self._at = end + 1
+        self._position = end + 1
         return name
 
-    def _quantifier(self) -> None:
-        if self._take("{"):
-            self._counts()
-        elif self._next() in ("*", "+", "?"):
-            self._at += 1
+    def _parse_quantifier(self) -> None:
+        if self._accept("{"):
+            self._parse_counts()
+        elif self._peek() in ("*", "+", "?"):
+            self._position += 1
         else:
             return
-        self._take("?")
+        self._accept("?")
 
-    def _counts(self) -> None:
-        end = self._text.find("}", self._at)
-        least, comma, most = self._text[self._at : max(end, self._at)].partition(",")
+    def _parse_counts(self) -> None:
+        end = self._pattern.find("}", self._position)
+        least, comma, most = self._pattern[self._position : max(end, self._position)].partition(",")
         numbers = [least, *([most] if most else [])]
         if end < 0 or not all(each.isascii() and each.isdigit() for each in numbers):
             self._fail("a { that counts nothing")
@@ -168,99 +171,102 @@ class _Reader:
             self._fail("a count that goes down")
         if any(len(each) > 9 for each in numbers):
             self._fail("a count that is too large")
-        self._at = end + 1
+        self._position = end + 1
 
-    def _class(self) -> None:
-        self._take("^")
-        while not self._take("]"):
-            low = self._class_atom()
-            if self._next() != "-" or self._text[self._at + 1 : self._at + 2] in ("", "]"):
+    def _parse_class(self) -> None:
+        self._accept("^")
+        while not self._accept("]"):
+            low = self._parse_class_atom()
+            if self._peek() != "-" or self._pattern[self._position + 1 : self._position + 2] in (
+                "",
+                "]",
+            ):
                 continue
-            self._at += 1
-            high = self._class_atom()
+            self._position += 1
+            high = self._parse_class_atom()
             if low is None or high is None:
                 self._fail("a range with a class at its end")
             elif low > high:
                 self._fail("a range that goes down")
 
-    def _class_atom(self) -> int | None:
+    def _parse_class_atom(self) -> int | None:
         """Its code point; None for a whole class."""
-        if not self._next():
+        if not self._peek():
             self._fail("a [ that is not closed")
-        if self._take("\\"):
-            return self._escape(in_class=True)
-        self._at += 1
-        return ord(self._text[self._at - 1])
+        if self._accept("\\"):
+            return self._parse_escape(in_class=True)
+        self._position += 1
+        return ord(self._pattern[self._position - 1])
 
-    def _escape(self, *, in_class: bool) -> int | None:
-        character = self._next()
+    def _parse_escape(self, *, in_class: bool) -> int | None:
+        character = self._peek()
         if not character:
             self._fail("a backslash at the end")
-        self._at += 1
-        if character in _CLASSES:
+        self._position += 1
+        if character in _CLASS_ESCAPES:
             return None
-        if character in _SYNTAX or (in_class and character == "-"):
+        if character in _SYNTAX_CHARACTERS or (in_class and character == "-"):
             return ord(character)
-        if character in _CONTROLS:
-            return ord(_CONTROLS[character])
+        if character in _CONTROL_ESCAPES:
+            return ord(_CONTROL_ESCAPES[character])
         if in_class and character == "b":
             return 8
-        if character == "0" and not self._next().isdigit():
+        if character == "0" and not self._peek().isdigit():
             return 0
         if character in ("p", "P"):
-            self._property()
+            self._parse_property()
             return None
-        if character == "c" and self._next().isascii() and self._next().isalpha():
-            self._at += 1
-            return ord(self._text[self._at - 1]) % 32
+        if character == "c" and self._peek().isascii() and self._peek().isalpha():
+            self._position += 1
+            return ord(self._pattern[self._position - 1]) % 32
         if character == "x":
-            return self._hex(2)
+            return self._parse_hex(2)
         if character == "u":
-            return self._unicode()
+            return self._parse_unicode()
         if not in_class and character.isascii() and character.isdigit() and character != "0":
-            self._back_reference(character)
+            self._parse_back_reference(character)
             return None
-        if not in_class and character == "k" and self._take("<"):
-            self._names_used.add(self._name())
+        if not in_class and character == "k" and self._accept("<"):
+            self._referenced_names.add(self._parse_name())
             return None
         self._fail(f"an escape that is none: \\{character}")
         return None
 
-    def _back_reference(self, first: str) -> None:
+    def _parse_back_reference(self, first: str) -> None:
         number = first
-        while self._next().isascii() and self._next().isdigit():
-            number += self._next()
-            self._at += 1
-        self._numbers_used = max(self._numbers_used, int(number[:9]))
+        while self._peek().isascii() and self._peek().isdigit():
+            number += self._peek()
+            self._position += 1
+        self._highest_reference = max(self._highest_reference, int(number[:9]))
 
-    def _hex(self, digits: int) -> int:
-        text = self._text[self._at : self._at + digits]
+    def _parse_hex(self, digits: int) -> int:
+        text = self._pattern[self._position : self._position + digits]
         if len(text) < digits or not all(each in hexdigits for each in text):
             self._fail("a hexadecimal escape that is none")
-        self._at += digits
+        self._position += digits
         return int(text, 16)
 
-    def _unicode(self) -> int:
-        if not self._take("{"):
-            return self._hex(4)
-        end = self._text.find("}", self._at)
-        text = self._text[self._at : max(end, self._at)]
+    def _parse_unicode(self) -> int:
+        if not self._accept("{"):
+            return self._parse_hex(4)
+        end = self._pattern.find("}", self._position)
+        text = self._pattern[self._position : max(end, self._position)]
         if not 0 < len(text) <= 6 or not all(each in hexdigits for each in text):
             self._fail("a hexadecimal escape that is none")
         if int(text, 16) > 0x10FFFF:
             self._fail("a character beyond the last")
-        self._at = end + 1
+        self._position = end + 1
         return int(text, 16)
 
-    def _property(self) -> None:
-        end = self._text.find("}", self._at)
-        if not self._take("{") or end < 0:
+    def _parse_property(self) -> None:
+        end = self._pattern.find("}", self._position)
+        if not self._accept("{") or end < 0:
             self._fail("a property without a name")
-        name, equals, value = self._text[self._at : end].partition("=")
+        name, equals, value = self._pattern[self._position : end].partition("=")
         if equals:
-            known = value in _PROPERTIES.get(_ALIASES.get(name, name), ())
+            known = value in _PROPERTIES.get(_PROPERTY_ALIASES.get(name, name), ())
         else:
-            known = name in _BINARY or name in _PROPERTIES["General_Category"]
+            known = name in _BINARY_PROPERTIES or name in _PROPERTIES["General_Category"]
         if not known:
             self._fail("a property that is not known to be one")
-        self._at = end + 1
+        self._position = end + 1

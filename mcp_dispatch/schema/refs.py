@@ -7,17 +7,17 @@ from math import isfinite
 from urllib.parse import unquote
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.error_messages import cut, shown
+from mcp_dispatch.schema.error_messages import format_value, truncate_line
 from mcp_dispatch.schema.errors import SchemaUnusable
 
 DEPTH_LIMIT = 64
 NODE_LIMIT = 10_000
 
-_SCALARS = frozenset({bool, int, float, str, type(None)})
+_SCALAR_TYPES = frozenset({bool, int, float, str, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SchemaDocument:
     """The root, and what a reference inside it can name.
 
     Objects are known by `id()`: a parsed document holds each of them in one place only, and
@@ -27,9 +27,9 @@ class Document:
     root: Json
     resources: tuple[JsonObject, ...]
     anchors: dict[str, list[JsonObject]]
-    enclosing: dict[int, tuple[JsonObject, ...]]
+    enclosing_resources: dict[int, tuple[JsonObject, ...]]
 
-    def targets(self, owner: JsonObject, reference: str, *, dynamic: bool) -> list[Json]:
+    def resolve_reference(self, owner: JsonObject, reference: str, *, dynamic: bool) -> list[Json]:
         """Every subschema `reference` may mean when it stands in `owner`.
 
         Drafts differ in which `$id` counts where. All readings are kept, so that whichever the
@@ -39,17 +39,17 @@ class Document:
         name = unquote(fragment)
         if name and not name.startswith("/"):
             return list(self.anchors.get(name, ()))
-        bases = self._bases(owner, unquote(address), dynamic=dynamic)
-        found = [_follow(base, name) for base in bases]
+        bases = self._find_bases(owner, unquote(address), dynamic=dynamic)
+        found = [_follow_pointer(base, name) for base in bases]
         return [target for target in found if isinstance(target, dict | bool)]
 
-    def _bases(self, owner: JsonObject, address: str, *, dynamic: bool) -> Iterable[Json]:
+    def _find_bases(self, owner: JsonObject, address: str, *, dynamic: bool) -> Iterable[Json]:
         if address:
-            return [one for one in self.resources if _may_name(address, one)]
-        return self.resources if dynamic else self.enclosing[id(owner)]
+            return [one for one in self.resources if _may_identify(address, one)]
+        return self.resources if dynamic else self.enclosing_resources[id(owner)]
 
 
-def read_document(schema: Json) -> Document:
+def read_document(schema: Json) -> SchemaDocument:
     """Walks the whole document once; raises `SchemaUnusable` when it is too deep or too large."""
     root = schema if isinstance(schema, dict) else {}
     resources: list[JsonObject] = [root]
@@ -60,64 +60,67 @@ def read_document(schema: Json) -> Document:
     while waiting:
         value, depth, chain = waiting.pop()
         nodes += 1
-        _stay_within(nodes, depth)
+        _check_size(nodes, depth)
         if isinstance(value, dict):
-            if value is not root and _address(value):
+            if value is not root and _has_address(value):
                 resources.append(value)
                 chain = (*chain, value)
-            for name in _anchor_names(value):
+            for name in _list_anchors(value):
                 anchors.setdefault(name, []).append(value)
             enclosing[id(value)] = chain
-            _require_names(value)
+            _require_string_keys(value)
             waiting.extend((inner, depth + 1, chain) for inner in value.values())
         elif isinstance(value, list):
             waiting.extend((inner, depth + 1, chain) for inner in value)
-        elif type(value) not in _SCALARS or (isinstance(value, float) and not isfinite(value)):
-            raise SchemaUnusable(f"holds {cut(repr(value))}, which is not JSON")
-    return Document(schema, tuple(resources), anchors, enclosing)
+        elif type(value) not in _SCALAR_TYPES or (isinstance(value, float) and not isfinite(value)):
+            raise SchemaUnusable(f"holds {truncate_line(repr(value))}, which is not JSON")
+    return SchemaDocument(schema, tuple(resources), anchors, enclosing)
 
 
-def _stay_within(nodes: int, depth: int) -> None:
+def _check_size(nodes: int, depth: int) -> None:
     if depth > DEPTH_LIMIT:
         raise SchemaUnusable(f"is nested more than {DEPTH_LIMIT} levels deep")
     if nodes > NODE_LIMIT:
         raise SchemaUnusable(f"holds more than {NODE_LIMIT} values")
 
 
-def _require_names(value: JsonObject) -> None:
+def _require_string_keys(value: JsonObject) -> None:
     names: list[object] = list(value)
     for name in names:
         if not isinstance(name, str):
             raise SchemaUnusable(f"holds a key of type {type(name).__name__}, which is not JSON")
 
 
-def _identifiers(value: JsonObject) -> list[str]:
+def _list_identifiers(value: JsonObject) -> list[str]:
     return [text for text in (value.get("$id"), value.get("id")) if isinstance(text, str)]
 
 
-def _address(value: JsonObject) -> bool:
-    return any(text.partition("#")[0] for text in _identifiers(value))
+def _has_address(value: JsonObject) -> bool:
+    return any(text.partition("#")[0] for text in _list_identifiers(value))
 
 
-def _anchor_names(value: JsonObject) -> list[str]:
+def _list_anchors(value: JsonObject) -> list[str]:
     named = (value.get("$anchor"), value.get("$dynamicAnchor"))
-    fragments = [unquote(text.partition("#")[2]) for text in _identifiers(value)]
+    fragments = [unquote(text.partition("#")[2]) for text in _list_identifiers(value)]
     return [*(name for name in named if isinstance(name, str)), *filter(None, fragments)]
 
 
-def _may_name(address: str, resource: JsonObject) -> bool:
+def _may_identify(address: str, resource: JsonObject) -> bool:
     """Resolving against a base can change all of an address but its last segment."""
-    wanted = _last_segment(address)
-    own = [_last_segment(unquote(text.partition("#")[0])) for text in _identifiers(resource)]
+    wanted = _extract_last_segment(address)
+    own = [
+        _extract_last_segment(unquote(text.partition("#")[0]))
+        for text in _list_identifiers(resource)
+    ]
     vague = ("", ".", "..")
     return any(wanted == segment or wanted in vague or segment in vague for segment in own)
 
 
-def _last_segment(address: str) -> str:
+def _extract_last_segment(address: str) -> str:
     return address.partition("?")[0].rpartition("/")[2]
 
 
-def _follow(base: Json, pointer: str) -> Json:
+def _follow_pointer(base: Json, pointer: str) -> Json:
     """What a JSON pointer leads to; None where it leads nowhere."""
     here = base
     for raw in pointer.split("/")[1:]:
@@ -132,9 +135,9 @@ def _follow(base: Json, pointer: str) -> Json:
     return here
 
 
-def unresolved(reference: str) -> SchemaUnusable:
+def build_unresolved_error(reference: str) -> SchemaUnusable:
     return SchemaUnusable(
-        f"refers to {shown(reference)}, which is not inside the schema; "
+        f"refers to {format_value(reference)}, which is not inside the schema; "
         "references to other documents are never fetched"
     )
 
@@ -149,7 +152,7 @@ class Draft(Enum):
     DRAFT_2020_12 = "Draft202012Validator"
 
 
-_BY_ADDRESS = {
+_DRAFT_BY_ADDRESS = {
     "json-schema.org/draft-04/schema": Draft.DRAFT_4,
     "json-schema.org/draft-06/schema": Draft.DRAFT_6,
     "json-schema.org/draft-07/schema": Draft.DRAFT_7,
@@ -158,33 +161,33 @@ _BY_ADDRESS = {
 }
 
 
-def draft_of(schema: Json) -> Draft:
+def detect_draft(schema: Json) -> Draft:
     """The draft `$schema` names; 2020-12 where it is absent or names something else."""
-    return _named(schema) or Draft.DRAFT_2020_12
+    return _find_named_draft(schema) or Draft.DRAFT_2020_12
 
 
-def names_known_draft(schema: JsonObject) -> bool:
+def has_known_draft(schema: JsonObject) -> bool:
     """Whether `$schema` is absent or one that validators know."""
-    return "$schema" not in schema or _named(schema) is not None
+    return "$schema" not in schema or _find_named_draft(schema) is not None
 
 
-def _named(schema: Json) -> Draft | None:
+def _find_named_draft(schema: Json) -> Draft | None:
     named = schema.get("$schema") if isinstance(schema, dict) else None
     if not isinstance(named, str):
         return None
     address = named.removeprefix("https://").removeprefix("http://").removesuffix("#")
-    return _BY_ADDRESS.get(address)
+    return _DRAFT_BY_ADDRESS.get(address)
 
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_ONE = frozenset(
+_REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
+_SCHEMA_KEYWORDS = frozenset(
     (
         *("not", "if", "then", "else", "contains", "items", "additionalItems", "propertyNames"),
         *("additionalProperties", "unevaluatedProperties", "unevaluatedItems", "contentSchema"),
     )
 )
-_SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
-_NAMED = frozenset(
+_SCHEMA_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_SCHEMA_MAP_KEYWORDS = frozenset(
     (
         *("properties", "patternProperties", "dependentSchemas", "dependencies"),
         *("$defs", "definitions"),
@@ -192,7 +195,7 @@ _NAMED = frozenset(
 )
 
 
-def rebased(schema: JsonObject, base: str) -> JsonObject:
+def rebase_references(schema: JsonObject, base: str) -> JsonObject:
     """`schema` for the place `base` ("#/anyOf/0") of another document.
 
     Only where a subschema can stand: a `$ref` among `properties` is a property of that name, and
@@ -203,22 +206,22 @@ def rebased(schema: JsonObject, base: str) -> JsonObject:
         return schema
     moved: JsonObject = {}
     for key, value in schema.items():
-        moved[key] = _moved(key, value, base)
+        moved[key] = _rebase_value(key, value, base)
     return moved
 
 
-def _moved(key: str, value: Json, base: str) -> Json:
-    if key in _REFERENCES and isinstance(value, str):
+def _rebase_value(key: str, value: Json, base: str) -> Json:
+    if key in _REFERENCE_KEYWORDS and isinstance(value, str):
         return base + value.removeprefix("#") if value == "#" or value.startswith("#/") else value
-    if key in _NAMED and isinstance(value, dict):
-        return {name: _schema(each, base) for name, each in value.items()}
-    if key in _SEVERAL and isinstance(value, list):
-        return [_schema(each, base) for each in value]
-    return _schema(value, base) if key in _ONE else value
+    if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
+        return {name: _rebase_subschema(each, base) for name, each in value.items()}
+    if key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
+        return [_rebase_subschema(each, base) for each in value]
+    return _rebase_subschema(value, base) if key in _SCHEMA_KEYWORDS else value
 
 
-def _schema(value: Json, base: str) -> Json:
-    return rebased(value, base) if isinstance(value, dict) else value
+def _rebase_subschema(value: Json, base: str) -> Json:
+    return rebase_references(value, base) if isinstance(value, dict) else value
 
 
 def _has_own_address(schema: JsonObject) -> bool:

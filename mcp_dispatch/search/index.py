@@ -4,24 +4,24 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 
-from mcp_dispatch.model.names import rule_name
-from mcp_dispatch.search.document import Entry, Hit, entry_of
-from mcp_dispatch.search.explain import reasons
-from mcp_dispatch.search.postings import gather
-from mcp_dispatch.search.query import Query, parse
-from mcp_dispatch.search.query_terms import Interpreter
-from mcp_dispatch.search.ranking import Ranking
-from mcp_dispatch.search.synonyms import Lexicon, standard_lexicon
-from mcp_dispatch.search.tokenize import stem, words_of_name
-from mcp_dispatch.search.weights import STANDARD, Weights
+from mcp_dispatch.model.names import build_rule_name
+from mcp_dispatch.search.document import IndexedTool, ToolHit, build_entry
+from mcp_dispatch.search.explain import explain_match
+from mcp_dispatch.search.postings import build_inverted_index
+from mcp_dispatch.search.query import ToolSearchQuery, parse_query
+from mcp_dispatch.search.query_terms import QueryInterpreter
+from mcp_dispatch.search.ranking import ToolRanker
+from mcp_dispatch.search.synonyms import Lexicon, load_standard_lexicon
+from mcp_dispatch.search.tokenize import split_name, stem
+from mcp_dispatch.search.weights import DEFAULT_WEIGHTS, SearchWeights
 
-__all__ = ["Entry", "Hit", "ToolIndex", "entry_of"]
+__all__ = ["IndexedTool", "ToolHit", "ToolIndex", "build_entry"]
 
-_EXACT = 1_000.0
-_WHOLE_SERVER = 900.0
-_SHORTEST_MENTION = 3
+_EXACT_NAME_SCORE = 1_000.0
+_WHOLE_SERVER_SCORE = 900.0
+_MIN_MENTION_CHARS = 3
 _TOKEN = re.compile(r"[\w.-]+")
-_COMPOSED = re.compile(r"[_.-]|[a-z][A-Z]")
+_COMPOUND_NAME = re.compile(r"[_.-]|[a-z][A-Z]")
 
 
 class ToolIndex:
@@ -29,108 +29,118 @@ class ToolIndex:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
-        weights: Weights = STANDARD,
+        entries: Sequence[IndexedTool],
+        weights: SearchWeights = DEFAULT_WEIGHTS,
         lexicon: Lexicon | None = None,
     ) -> None:
         self.entries = tuple(sorted(entries, key=lambda entry: (entry.name, entry.server)))
-        self._lexicon = lexicon or standard_lexicon()
-        postings = gather(self.entries, self._lexicon, weights)
+        self._lexicon = lexicon or load_standard_lexicon()
+        postings = build_inverted_index(self.entries, self._lexicon, weights)
         servers = tuple(entry.server for entry in self.entries)
-        self._ranking = Ranking(postings, servers, self._lexicon, weights)
-        self._interpreter = Interpreter(self._lexicon, postings.spellings, weights)
-        self._by_name = _numbers(self.entries, _spellings)
-        self._by_server = _numbers(self.entries, lambda entry: {entry.server.casefold()})
-        self._by_mention = _numbers(self.entries, lambda entry: {_mention(entry.server)})
+        self._ranking = ToolRanker(postings, servers, self._lexicon, weights)
+        self._interpreter = QueryInterpreter(self._lexicon, postings.spellings, weights)
+        self._by_name = _group_by_key(self.entries, _list_spellings)
+        self._by_server = _group_by_key(self.entries, lambda entry: {entry.server.casefold()})
+        self._by_mention = _group_by_key(
+            self.entries, lambda entry: {_normalize_server_name(entry.server)}
+        )
 
-    def search(self, query: str, limit: int) -> list[Hit]:
+    def search(self, query: str, limit: int) -> list[ToolHit]:
         """The best `limit` tools for `query` (`parse` tells its forms), best first."""
-        asked, limit = parse(query), max(limit, 0)
+        asked, limit = parse_query(query), max(limit, 0)
         if asked.names:
-            return self._selected(asked.names)[:limit]
-        among = self._among(asked)
+            return self._find_exact(asked.names)[:limit]
+        among = self._select_candidates(asked)
         if asked.server and not asked.text:
-            return [self._of_server(number) for number in among[:limit]]
-        first = self._pasted(asked.text, among) or self._whole_server(asked, among)
-        ranked = self._ranked(asked.text, among, limit + len(first))
+            return [self._build_server_hit(number) for number in among[:limit]]
+        first = self._find_named_in_text(asked.text, among) or self._find_whole_server(asked, among)
+        ranked = self._rank(asked.text, among, limit + len(first))
         others = (hit for number, hit in ranked if number not in first)
         return list(islice(chain(first.values(), others), limit))
 
-    def named(self, name: str) -> list[Entry]:
+    def find_by_name(self, name: str) -> list[IndexedTool]:
         """The tools that go by this name: exposed, of the rules, or bare, in any case."""
         return [self.entries[number] for number in self._by_name.get(name.casefold(), ())]
 
-    def _among(self, asked: Query) -> Sequence[int]:
+    def _select_candidates(self, query: ToolSearchQuery) -> Sequence[int]:
         among: Sequence[int] = range(len(self.entries))
-        if asked.server:
-            among = self._of_servers(asked.server.casefold())
-        for word in asked.required:
-            among = [n for n in among if _in_name(word.casefold(), self.entries[n])]
+        if query.server:
+            among = self._find_server_tools(query.server.casefold())
+        for word in query.required:
+            among = [n for n in among if _matches_name(word.casefold(), self.entries[n])]
         return among
 
-    def _of_servers(self, server: str) -> list[int]:
+    def _find_server_tools(self, server: str) -> list[int]:
         if exact := self._by_server.get(server):
             return exact
         begun = (numbers for name, numbers in self._by_server.items() if name.startswith(server))
         return sorted(number for numbers in begun for number in numbers)
 
-    def _selected(self, names: Sequence[str]) -> list[Hit]:
+    def _find_exact(self, names: Sequence[str]) -> list[ToolHit]:
         numbers = (number for name in names for number in self._by_name.get(name.casefold(), ()))
-        return [self._exact(number) for number in dict.fromkeys(numbers)]
+        return [self._build_exact_hit(number) for number in dict.fromkeys(numbers)]
 
-    def _pasted(self, text: str, among: Sequence[int]) -> dict[int, Hit]:
+    def _find_named_in_text(self, text: str, candidates: Sequence[int]) -> dict[int, ToolHit]:
         """Tools whose very name is in the text. A plain word counts only if it is all of it."""
-        names = [text, *(token for token in _TOKEN.findall(text) if _COMPOSED.search(token))]
+        names = [text, *(token for token in _TOKEN.findall(text) if _COMPOUND_NAME.search(token))]
         found = (self._by_name.get(name.strip(".").casefold(), ()) for name in names)
-        allowed = among if isinstance(among, range) else frozenset(among)
-        return {n: self._exact(n) for numbers in found for n in numbers if n in allowed}
+        allowed = candidates if isinstance(candidates, range) else frozenset(candidates)
+        return {n: self._build_exact_hit(n) for numbers in found for n in numbers if n in allowed}
 
-    def _whole_server(self, asked: Query, among: Sequence[int]) -> dict[int, Hit]:
+    def _find_whole_server(
+        self, query: ToolSearchQuery, candidates: Sequence[int]
+    ) -> dict[int, ToolHit]:
         """The tools of the server whose name is all that was asked for."""
-        numbers = self._by_server.get(asked.text.casefold(), ())
-        return {number: self._of_server(number) for number in numbers if number in among}
+        numbers = self._by_server.get(query.text.casefold(), ())
+        return {
+            number: self._build_server_hit(number) for number in numbers if number in candidates
+        }
 
-    def _ranked(self, text: str, among: Sequence[int], limit: int) -> Iterator[tuple[int, Hit]]:
-        question = self._interpreter.understand(text)
-        mentioned = self._mentioned(question.asked)
-        for number, score in self._ranking.best(question, limit, among, mentioned):
+    def _rank(
+        self, text: str, candidates: Sequence[int], limit: int
+    ) -> Iterator[tuple[int, ToolHit]]:
+        question = self._interpreter.analyze(text)
+        mentioned = self._find_mentioned(question.raw_words)
+        for number, score in self._ranking.rank(question, limit, candidates, mentioned):
             entry = self.entries[number]
-            yield number, Hit(entry, score, reasons(question, entry, self._lexicon))
+            yield number, ToolHit(entry, score, explain_match(question, entry, self._lexicon))
 
-    def _mentioned(self, words: Sequence[str]) -> set[int]:
+    def _find_mentioned(self, words: Sequence[str]) -> set[int]:
         """The tools of servers that are named, also in several words: `desktop commander`."""
         spans = (
             "".join(words[at : at + length]) for length in (1, 2, 3) for at in range(len(words))
         )
         return {number for span in spans for number in self._by_mention.get(span, ())}
 
-    def _exact(self, number: int) -> Hit:
-        return Hit(self.entries[number], _EXACT, ("exact name",))
+    def _build_exact_hit(self, number: int) -> ToolHit:
+        return ToolHit(self.entries[number], _EXACT_NAME_SCORE, ("exact name",))
 
-    def _of_server(self, number: int) -> Hit:
+    def _build_server_hit(self, number: int) -> ToolHit:
         entry = self.entries[number]
-        return Hit(entry, _WHOLE_SERVER, (f"tool of {entry.server}",))
+        return ToolHit(entry, _WHOLE_SERVER_SCORE, (f"tool of {entry.server}",))
 
 
-def _numbers(entries: Sequence[Entry], keys: Callable[[Entry], set[str]]) -> dict[str, list[int]]:
+def _group_by_key(
+    entries: Sequence[IndexedTool], list_keys: Callable[[IndexedTool], set[str]]
+) -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = {}
     for number, entry in enumerate(entries):
-        for key in keys(entry):
+        for key in list_keys(entry):
             numbers.setdefault(key, []).append(number)
     return numbers
 
 
-def _mention(server: str) -> str:
+def _normalize_server_name(server: str) -> str:
     """How a sentence would name a server: `mcp-server-time` is `time`."""
-    words = [word for word in words_of_name(server) if word not in ("mcp", "server")]
-    return "".join(words) if len("".join(words)) >= _SHORTEST_MENTION else ""
+    words = [word for word in split_name(server) if word not in ("mcp", "server")]
+    return "".join(words) if len("".join(words)) >= _MIN_MENTION_CHARS else ""
 
 
-def _spellings(entry: Entry) -> set[str]:
-    names = (entry.name, entry.tool, f"{entry.server}__{entry.tool}", *entry.aliases)
-    return {name.casefold() for name in (*names, rule_name(entry.server, entry.tool))}
+def _list_spellings(entry: IndexedTool) -> set[str]:
+    names = (entry.name, entry.bare_name, f"{entry.server}__{entry.bare_name}", *entry.aliases)
+    return {name.casefold() for name in (*names, build_rule_name(entry.server, entry.bare_name))}
 
 
-def _in_name(word: str, entry: Entry) -> bool:
-    full = f"{entry.server}__{entry.tool}"
-    return word in full.casefold() or stem(word) in map(stem, words_of_name(full))
+def _matches_name(word: str, entry: IndexedTool) -> bool:
+    full = f"{entry.server}__{entry.bare_name}"
+    return word in full.casefold() or stem(word) in map(stem, split_name(full))

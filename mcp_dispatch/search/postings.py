@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
-from mcp_dispatch.search.document import DESCRIPTION, FIELDS, NAME, Entry, Field, words_by_field
+from mcp_dispatch.search.document import (
+    DESCRIPTION,
+    FIELDS,
+    NAME,
+    IndexedTool,
+    SearchField,
+    tokenize_fields,
+)
 from mcp_dispatch.search.synonyms import Lexicon
 from mcp_dispatch.search.tokenize import stem
-from mcp_dispatch.search.weights import Weights
+from mcp_dispatch.search.weights import SearchWeights
 
 _DOMAIN_WEIGHT = 3.0
-_LEAST_SHARE = 0.08
-_SHORTEST_SPELLING = 3
+_MIN_DOMAIN_SHARE = 0.08
+_MIN_SPELLING_CHARS = 3
 
 Term = TypeVar("Term", bound=Hashable)
 
@@ -30,26 +37,26 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Postings:
+class InvertedIndex:
     """Three ways to find a tool, from exact to broad: its words, its notions, its domains; and
     back from a tool to the words of its name and of its gist (name and description)."""
 
     words: dict[str, Posting]
-    notions: dict[int, Posting]
+    concepts: dict[int, Posting]
     domains: dict[str, Posting]
     spellings: dict[str, float]
-    names: tuple[tuple[str, ...], ...]
-    gists: tuple[tuple[str, ...], ...]
+    name_words: tuple[tuple[str, ...], ...]
+    gist_words: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    field: Field
+class _FieldText:
+    field: SearchField
     stems: list[str]
-    notions: Counter[int]
+    concepts: Counter[int]
 
 
-class _Strengths(defaultdict[Term, tuple["array[int]", "array[float]"]]):
+class _TermStrengths(defaultdict[Term, tuple["array[int]", "array[float]"]]):
     """How strongly each tool speaks of each term, before rarity is known."""
 
     def __init__(self) -> None:
@@ -61,67 +68,69 @@ class _Strengths(defaultdict[Term, tuple["array[int]", "array[float]"]]):
             tools.append(tool)
             weights.append(strength)
 
-    def postings(self, size: int, saturation: float) -> dict[Term, Posting]:
+    def build_postings(self, size: int, saturation: float) -> dict[Term, Posting]:
         return {
-            term: _posting(size, tools, strengths, saturation)
+            term: _build_posting(size, tools, strengths, saturation)
             for term, (tools, strengths) in self.items()
         }
 
 
-def gather(entries: Sequence[Entry], lexicon: Lexicon, weights: Weights) -> Postings:
-    reader = _Reader(lexicon)
+def build_inverted_index(
+    entries: Sequence[IndexedTool], lexicon: Lexicon, weights: SearchWeights
+) -> InvertedIndex:
+    reader = _FieldReader(lexicon)
     texts = [reader.read(entry) for entry in entries]
-    lengths = _mean_lengths(texts)
-    words, notions, domains = _Strengths[str](), _Strengths[int](), _Strengths[str]()
+    lengths = _compute_mean_lengths(texts)
+    words, notions, domains = _TermStrengths[str](), _TermStrengths[int](), _TermStrengths[str]()
     for tool, fields in enumerate(texts):
-        said, meant = _strengths(fields, lengths)
+        said, meant = _compute_strengths(fields, lengths)
         words.add(tool, said)
         notions.add(tool, meant)
-    for tool, shares in enumerate(_domains(entries, texts, lexicon, weights.from_server)):
+    for tool, shares in enumerate(_compute_domains(entries, texts, lexicon, weights.server_share)):
         domains.add(tool, shares)
     size, saturation = len(entries), weights.saturation
-    return Postings(
-        words.postings(size, saturation),
-        notions.postings(size, saturation),
-        domains.postings(size, saturation),
-        reader.spellings(),
-        tuple(_distinct(fields, NAME) for fields in texts),
-        tuple(_distinct(fields, NAME, DESCRIPTION) for fields in texts),
+    return InvertedIndex(
+        words.build_postings(size, saturation),
+        notions.build_postings(size, saturation),
+        domains.build_postings(size, saturation),
+        reader.count_spellings(),
+        tuple(_collect_stems(fields, NAME) for fields in texts),
+        tuple(_collect_stems(fields, NAME, DESCRIPTION) for fields in texts),
     )
 
 
-class _Reader:
+class _FieldReader:
     """Reads the fields of tools; remembers stems for as long as the index is being built."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
         self._stem = cache(stem)
-        self._spellings: defaultdict[Field, Counter[str]] = defaultdict(Counter)
+        self._spellings: defaultdict[SearchField, Counter[str]] = defaultdict(Counter)
 
-    def read(self, entry: Entry) -> list[_Text]:
-        return [self._text(field, words) for field, words in words_by_field(entry) if words]
+    def read(self, entry: IndexedTool) -> list[_FieldText]:
+        return [self._read_field(field, words) for field, words in tokenize_fields(entry) if words]
 
-    def spellings(self) -> dict[str, float]:
+    def count_spellings(self) -> dict[str, float]:
         """Words that a misspelt one may have meant, with how often they stand where it counts."""
         likely: defaultdict[str, float] = defaultdict(float)
         for field, times in self._spellings.items():
             for word, count in times.items():
-                if len(word) > _SHORTEST_SPELLING and word.isascii():
+                if len(word) > _MIN_SPELLING_CHARS and word.isascii():
                     likely[word] += field.weight * count
         return dict(likely)
 
-    def _text(self, field: Field, words: list[str]) -> _Text:
+    def _read_field(self, field: SearchField, words: list[str]) -> _FieldText:
         self._spellings[field].update(words)
         stop_words = self._lexicon.stop_words
-        notions = Counter(self._lexicon.in_tool(list(map(self._stem, words))))
-        return _Text(field, [self._stem(w) for w in words if w not in stop_words], notions)
+        notions = Counter(self._lexicon.iter_tool_concepts(list(map(self._stem, words))))
+        return _FieldText(field, [self._stem(w) for w in words if w not in stop_words], notions)
 
 
-def _distinct(fields: Iterable[_Text], *of: Field) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(s for text in fields if text.field in of for s in text.stems))
+def _collect_stems(fields: Iterable[_FieldText], *selected: SearchField) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(s for text in fields if text.field in selected for s in text.stems))
 
 
-def _mean_lengths(texts: Sequence[Iterable[_Text]]) -> dict[Field, float]:
+def _compute_mean_lengths(texts: Sequence[Iterable[_FieldText]]) -> dict[SearchField, float]:
     total = Counter(dict.fromkeys(FIELDS, 0))
     for fields in texts:
         for text in fields:
@@ -129,31 +138,31 @@ def _mean_lengths(texts: Sequence[Iterable[_Text]]) -> dict[Field, float]:
     return {field: max(1.0, length / max(1, len(texts))) for field, length in total.items()}
 
 
-def _strengths(
-    fields: Iterable[_Text], lengths: dict[Field, float]
+def _compute_strengths(
+    fields: Iterable[_FieldText], mean_lengths: dict[SearchField, float]
 ) -> tuple[dict[str, float], dict[int, float]]:
     words: defaultdict[str, float] = defaultdict(float)
     notions: defaultdict[int, float] = defaultdict(float)
     for text in fields:
         field = text.field
-        length = len(text.stems) / lengths[field]
-        weight = field.weight / (1 - field.evenness + field.evenness * length)
+        length = len(text.stems) / mean_lengths[field]
+        weight = field.weight / (1 - field.length_penalty + field.length_penalty * length)
         for word in text.stems:
             words[word] += weight
-        for notion, times in text.notions.items():
+        for notion, times in text.concepts.items():
             notions[notion] += weight * math.sqrt(times)
     return words, notions
 
 
-def _domains(
-    entries: Sequence[Entry],
-    texts: Sequence[Iterable[_Text]],
+def _compute_domains(
+    entries: Sequence[IndexedTool],
+    texts: Sequence[Iterable[_FieldText]],
     lexicon: Lexicon,
-    from_server: float,
+    server_share: float,
 ) -> Iterable[dict[str, float]]:
     """What each tool is about, in shares, leaning on what its server is about: a tool named
     `search` says little, its neighbours say what is searched."""
-    own = [_domain_shares(fields, lexicon) for fields in texts]
+    own = [_compute_domain_shares(fields, lexicon) for fields in texts]
     sizes = Counter(entry.server for entry in entries)
     of_server: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for entry, shares in zip(entries, own, strict=True):
@@ -162,29 +171,29 @@ def _domains(
     for entry, shares in zip(entries, own, strict=True):
         around = of_server[entry.server]
         mixed = {
-            domain: (1 - from_server) * shares.get(domain, 0.0) + from_server * share
+            domain: (1 - server_share) * shares.get(domain, 0.0) + server_share * share
             for domain, share in around.items()
         }
         yield {
             domain: _DOMAIN_WEIGHT * share
             for domain, share in mixed.items()
-            if share > _LEAST_SHARE
+            if share > _MIN_DOMAIN_SHARE
         }
 
 
-def _domain_shares(fields: Iterable[_Text], lexicon: Lexicon) -> dict[str, float]:
+def _compute_domain_shares(fields: Iterable[_FieldText], lexicon: Lexicon) -> dict[str, float]:
     votes: defaultdict[str, float] = defaultdict(float)
     for text in fields:
-        if not text.field.aboutness:
+        if not text.field.domain_weight:
             continue
-        for notion, times in text.notions.items():
-            if domain := lexicon.domain(notion):
-                votes[domain] += text.field.aboutness * min(times, 2)
+        for notion, times in text.concepts.items():
+            if domain := lexicon.find_domain(notion):
+                votes[domain] += text.field.domain_weight * min(times, 2)
     total = sum(votes.values())
     return {domain: vote / total for domain, vote in votes.items()}
 
 
-def _posting(
+def _build_posting(
     size: int, tools: "array[int]", strengths: "array[float]", saturation: float
 ) -> Posting:
     rarity = math.log(1 + (size - len(tools) + 0.5) / (len(tools) + 0.5))

@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass
 
-LONGEST_QUERY = 2_000
-_TAIL = 500
-_MOST_NAMES = 50
-_MOST_REQUIRED = 8
+MAX_QUERY_CHARS = 2_000
+_TAIL_CHARS = 500
+_MAX_NAMES = 50
+_MAX_REQUIRED = 8
 _URL = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
 _PATH = re.compile(
     r"(?<!\w)(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w.\-/\\]+"
@@ -14,12 +14,12 @@ _PATH = re.compile(
     r"|png|jpe?g|gif|svg|wav|mp[34]|zip|db|sqlite|sql|bib)\b",
     re.IGNORECASE,
 )
-_UNREADABLE = re.compile(r"\S{41,}")
+_LONG_TOKEN = re.compile(r"\S{41,}")
 _REQUIRED = re.compile(r"(?<!\S)\+(?=[^\W\d_])(\S+)")
 _SERVER = re.compile(r"\s*mcp__([^\s_]+(?:_[^\s_]+)*)(?:__)?(?!\S)", re.IGNORECASE)
 
 # Plain text is the work of file tools, whatever it holds; other formats have tools of their own.
-_KIND_OF_FILE = {
+_WORDS_BY_SUFFIX = {
     "pdf": "pdf document",
     "xlsx": "excel sheet",
     "xls": "excel sheet",
@@ -43,7 +43,7 @@ _KIND_OF_FILE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ToolSearchQuery:
     """A query, read. `names` are exact and exclude the rest; `text` is what ranks."""
 
     text: str = ""
@@ -52,36 +52,36 @@ class Query:
     server: str = ""
 
 
-def parse(query: str) -> Query:
+def parse_query(query: str) -> ToolSearchQuery:
     """Reads `select:A,B`, `mcp__server rest`, `+required rest` and plain words.
 
     Of an over-long query the beginning and the end count: a paste stands between the two.
     """
-    query = _bounded(query.strip())
+    query = _truncate_query(query.strip())
     if query[:7].lower() == "select:":
         names = (name.strip() for name in query[7:].split(","))
-        return Query(names=tuple(dict.fromkeys(filter(None, names)))[:_MOST_NAMES])
+        return ToolSearchQuery(names=tuple(dict.fromkeys(filter(None, names)))[:_MAX_NAMES])
     server = ""
     if prefix := _SERVER.match(query):
         server, query = prefix[1], query[prefix.end() :].strip()
     required = filter(None, (word.strip("\"'.,;:()+") for word in _REQUIRED.findall(query)))
     text = _REQUIRED.sub(r"\1", query)
-    return Query(text, (), tuple(dict.fromkeys(required))[:_MOST_REQUIRED], server)
+    return ToolSearchQuery(text, (), tuple(dict.fromkeys(required))[:_MAX_REQUIRED], server)
 
 
-def readable(text: str) -> str:
+def replace_pasted_text(text: str) -> str:
     """The words that say what is wanted: addresses, paths and pasted blobs are replaced by their
     kind, since the words inside them name the thing at hand and not the tool for it."""
     text = _URL.sub(" url ", text)
-    return _UNREADABLE.sub(" ", _PATH.sub(_kind_of_file, text))
+    return _LONG_TOKEN.sub(" ", _PATH.sub(_describe_file, text))
 
 
-def _bounded(query: str) -> str:
-    if len(query) <= LONGEST_QUERY:
+def _truncate_query(query: str) -> str:
+    if len(query) <= MAX_QUERY_CHARS:
         return query
-    return f"{query[: LONGEST_QUERY - _TAIL]} {query[-_TAIL:]}"
+    return f"{query[: MAX_QUERY_CHARS - _TAIL_CHARS]} {query[-_TAIL_CHARS:]}"
 
 
-def _kind_of_file(path: re.Match[str]) -> str:
+def _describe_file(path: re.Match[str]) -> str:
     ending = path[0].rpartition(".")[2].lower()
-    return f" {_KIND_OF_FILE.get(ending, 'file')} "
+    return f" {_WORDS_BY_SUFFIX.get(ending, 'file')} "

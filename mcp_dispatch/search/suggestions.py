@@ -3,72 +3,72 @@
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-from mcp_dispatch.search.document import Entry
+from mcp_dispatch.search.document import IndexedTool
 from mcp_dispatch.search.index import ToolIndex
-from mcp_dispatch.search.query import Query, parse
+from mcp_dispatch.search.query import ToolSearchQuery, parse_query
 
-_MOST_REMARKS = 5
-_NEAREST = 3
-_LONGEST_NAME = 64
-_SHOWN_SERVERS = 20
+_MAX_REMARKS = 5
+_MAX_SUGGESTIONS = 3
+_MAX_NAME_CHARS = 64
+_MAX_SERVERS = 20
 
 
-def remarks(index: ToolIndex, query: str, *, found: bool) -> tuple[str, ...]:
+def explain_missing_tools(index: ToolIndex, query: str, *, has_hits: bool) -> tuple[str, ...]:
     """What of the query stands for no tool. Bounded, however much was asked for."""
-    asked = parse(query)
+    asked = parse_query(query)
     if not index.entries:
-        return () if found else ("No server offers a tool at present.",)
+        return () if has_hits else ("No server offers a tool at present.",)
     if asked.names:
-        missing = [name for name in asked.names if not index.named(name)]
-        return tuple(_not_named(index, name) for name in missing[:_MOST_REMARKS])
-    return () if found else tuple(_nothing(index, asked))
+        missing = [name for name in asked.names if not index.find_by_name(name)]
+        return tuple(_explain_unknown_name(index, name) for name in missing[:_MAX_REMARKS])
+    return () if has_hits else tuple(_explain_no_match(index, asked))
 
 
-def _not_named(index: ToolIndex, name: str) -> str:
-    near = nearest(name, _names(index.entries))
+def _explain_unknown_name(index: ToolIndex, name: str) -> str:
+    near = find_nearest(name, _list_names(index.entries))
     hint = f"near: {', '.join(near)}" if near else "search by keywords instead"
-    return f"No tool is named {_quoted(name)}; {hint}."
+    return f"No tool is named {_quote(name)}; {hint}."
 
 
-def _nothing(index: ToolIndex, asked: Query) -> Iterator[str]:
+def _explain_no_match(index: ToolIndex, query: ToolSearchQuery) -> Iterator[str]:
     servers = sorted({entry.server for entry in index.entries})
-    if asked.server and not any(_begins(server, asked.server) for server in servers):
-        shown = ", ".join(servers[:_SHOWN_SERVERS])
-        more = "" if len(servers) <= _SHOWN_SERVERS else ", …"
-        yield f"No server's name begins with {_quoted(asked.server)}; there are: {shown}{more}."
+    if query.server and not any(_has_prefix(server, query.server) for server in servers):
+        shown = ", ".join(servers[:_MAX_SERVERS])
+        more = "" if len(servers) <= _MAX_SERVERS else ", …"
+        yield f"No server's name begins with {_quote(query.server)}; there are: {shown}{more}."
         return
-    if not asked.text.strip():
+    if not query.text.strip():
         yield "The query is empty; say in a few words what the tool should do."
         return
-    if asked.required:
-        words = " and ".join(map(_quoted, asked.required))
+    if query.required:
+        words = " and ".join(map(_quote, query.required))
         yield f"No tool that fits has {words} in its name."
-        without = [hit.entry.called for hit in index.search(asked.text, _NEAREST)]
+        without = [hit.entry.call_name for hit in index.search(query.text, _MAX_SUGGESTIONS)]
     else:
         yield "No tool shares a word or a notion with the query."
-        without = [near for word in asked.text.split()[:8] for near in _near_word(index, word)]
-    if near := list(dict.fromkeys(without))[:_NEAREST]:
+        without = [near for word in query.text.split()[:8] for near in _find_near_word(index, word)]
+    if near := list(dict.fromkeys(without))[:_MAX_SUGGESTIONS]:
         yield f"Near: {', '.join(near)}."
     yield "Try other words for what the tool should do, or a server's name."
 
 
-def nearest(name: str, names: Iterable[str]) -> list[str]:
+def find_nearest(name: str, names: Iterable[str]) -> list[str]:
     folded = {known.casefold(): known for known in names}
-    close = difflib.get_close_matches(name[:_LONGEST_NAME].casefold(), folded, _NEAREST)
+    close = difflib.get_close_matches(name[:_MAX_NAME_CHARS].casefold(), folded, _MAX_SUGGESTIONS)
     return [folded[match] for match in close]
 
 
-def _near_word(index: ToolIndex, word: str) -> list[str]:
-    return nearest(word, _names(index.entries)) if len(word) > 2 else []
+def _find_near_word(index: ToolIndex, word: str) -> list[str]:
+    return find_nearest(word, _list_names(index.entries)) if len(word) > 2 else []
 
 
-def _names(entries: Sequence[Entry]) -> list[str]:
-    return [entry.called for entry in entries]
+def _list_names(entries: Sequence[IndexedTool]) -> list[str]:
+    return [entry.call_name for entry in entries]
 
 
-def _begins(server: str, prefix: str) -> bool:
+def _has_prefix(server: str, prefix: str) -> bool:
     return server.casefold().startswith(prefix.casefold())
 
 
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…")
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= _MAX_NAME_CHARS else f"{text[:_MAX_NAME_CHARS]}…")

@@ -3,13 +3,13 @@
 import re
 import unicodedata
 
-_LONGEST_WORD = 30
+_MAX_WORD_CHARS = 30
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 _RUN = re.compile(rf"[{_CJK}]+|[^\W\d_{_CJK}]+|\d+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BRAND = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
-_LOST_ITS_E = re.compile(r"[^aeiou][aeiouy][^aeiouwxy]")
-_DERIVED = (
+_NEEDS_FINAL_E = re.compile(r"[^aeiou][aeiouy][^aeiouwxy]")
+_DERIVATION_SUFFIXES = (
     ("ization", "iz"),
     ("isation", "iz"),
     ("ation", "at"),
@@ -25,27 +25,27 @@ _DERIVED = (
 )
 
 
-def words_of_name(text: str) -> list[str]:
+def split_name(text: str) -> list[str]:
     """The words of an identifier: cut at `_`, `-`, `.`, digits and changes of case."""
-    return _runs(_HUMP.sub(" ", text))
+    return _find_words(_CASE_CHANGE.sub(" ", text))
 
 
-def words_of_prose(text: str) -> list[str]:
+def split_prose(text: str) -> list[str]:
     """The words of a sentence. `GitHub` stays one word there; `fileName` becomes two."""
-    return words_of_name(_BRAND.sub(lambda brand: brand[0].lower(), text))
+    return split_name(_BRAND.sub(lambda brand: brand[0].lower(), text))
 
 
-def _runs(text: str) -> list[str]:
+def _find_words(text: str) -> list[str]:
     if text.isascii():
         runs: list[str] = _RUN.findall(text.lower())
-        return [run for run in runs if len(run) <= _LONGEST_WORD]
+        return [run for run in runs if len(run) <= _MAX_WORD_CHARS]
     folded: list[str] = _RUN.findall(unicodedata.normalize("NFKC", text).lower())
-    return [word for run in folded for word in _words_of_run(run)]
+    return [word for run in folded for word in _split_run(run)]
 
 
-def _words_of_run(run: str) -> list[str]:
+def _split_run(run: str) -> list[str]:
     if run.isascii() or not _is_cjk(run[0]):
-        return [run] if len(run) <= _LONGEST_WORD else []
+        return [run] if len(run) <= _MAX_WORD_CHARS else []
     # Without a dictionary two neighbouring characters are the best guess at a word.
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
@@ -58,7 +58,7 @@ def stem(word: str) -> str:
     """A light English stem: `files`, `filing` and `file` meet; other scripts stay as they are."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
-    word = _without_derivation(_without_inflection(_singular(word)))
+    word = _strip_derivation(_strip_inflection(_strip_plural(word)))
     if word.endswith("e") and len(word) > 4:
         word = word[:-1]
     if word.endswith("y") and len(word) > 3:
@@ -66,7 +66,7 @@ def stem(word: str) -> str:
     return word
 
 
-def _singular(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "shes", "ches", "xes", "zes")):
@@ -76,7 +76,7 @@ def _singular(word: str) -> str:
     return word
 
 
-def _without_inflection(word: str) -> str:
+def _strip_inflection(word: str) -> str:
     for suffix in ("ing", "ed"):
         if not word.endswith(suffix):
             continue
@@ -85,12 +85,12 @@ def _without_inflection(word: str) -> str:
             return word
         if base[-1] == base[-2] and base[-1] not in "lsz":
             return base[:-1]
-        return f"{base}e" if _LOST_ITS_E.fullmatch(base) else base
+        return f"{base}e" if _NEEDS_FINAL_E.fullmatch(base) else base
     return word
 
 
-def _without_derivation(word: str) -> str:
-    for suffix, rest in _DERIVED:
+def _strip_derivation(word: str) -> str:
+    for suffix, rest in _DERIVATION_SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             return word[: -len(suffix)] + rest
     return word

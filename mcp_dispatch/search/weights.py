@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class SearchWeights:
     saturation: float = 1.2
     """How soon a word that comes up again in a tool stops adding to its score."""
 
-    notion: float = 0.6
+    concept: float = 0.6
     """A shared notion, where a shared word counts 1."""
 
     action: float = 0.7
@@ -20,7 +20,7 @@ class Weights:
     domain: float = 1.5
     """All that a question is about, shared among its domains."""
 
-    from_server: float = 0.3
+    server_share: float = 0.3
     """How much of what a tool is about comes from the other tools of its server."""
 
     coverage: float = 0.4
@@ -36,4 +36,4 @@ class Weights:
     """What a tool loses whose server already has several among those chosen."""
 
 
-STANDARD = Weights()
+DEFAULT_WEIGHTS = SearchWeights()

@@ -1,7 +1,7 @@
 """The MCP face: wire messages to calls and outcomes back to the wire, in both protocol eras."""
 
-from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.resources import KeptResults, LocalResources
-from mcp_dispatch.server.server import Face
+from mcp_dispatch.server.backend import Backend
+from mcp_dispatch.server.resources import LocalResources, StoredResultResources
+from mcp_dispatch.server.server import McpServer
 
-__all__ = ["Backstage", "Face", "KeptResults", "LocalResources"]
+__all__ = ["Backend", "LocalResources", "McpServer", "StoredResultResources"]

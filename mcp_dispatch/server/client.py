@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 from mcp.shared.exceptions import MCPError
 
-from mcp_dispatch.model.client import NotAnswered
+from mcp_dispatch.model.client import ClientRequestError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire import sdk
 
-LEVELS: Final = (
+LOG_LEVELS: Final = (
     "debug",
     "info",
     "notice",
@@ -23,10 +23,10 @@ LEVELS: Final = (
 )
 """In order of severity."""
 
-MESSAGE: Final = "notifications/message"
-_LEVEL: Final = "mcp_dispatch/level"
+LOG_MESSAGE_METHOD: Final = "notifications/message"
+_LEVEL_KEY: Final = "mcp_dispatch/level"
 _DEFAULT_LEVEL: Final = "info"
-_MODERN_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+_MODERN_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,63 +36,63 @@ class WireClient:
     ctx: sdk.Context
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         return not sdk.is_modern(self.ctx)
 
     @property
     def capabilities(self) -> JsonObject:
-        return sdk.client_capabilities(self.ctx)
+        return sdk.get_client_capabilities(self.ctx)
 
     @property
     def log_level(self) -> str | None:
         """Since 2026-07-28 a client that names none wants no messages."""
-        if self.live:
-            return wanted_level(sdk.connection_state(self.ctx)) or _DEFAULT_LEVEL
-        level = sdk.raw_meta(self.ctx).get(_MODERN_LEVEL)
+        if self.is_live:
+            return get_log_level(sdk.get_connection_state(self.ctx)) or _DEFAULT_LEVEL
+        level = sdk.get_raw_meta(self.ctx).get(_MODERN_LEVEL_KEY)
         return level if isinstance(level, str) else None
 
     @property
-    def volunteered(self) -> JsonObject:
+    def early_responses(self) -> JsonObject:
         """With a state of ours, answers belong to what we asked."""
         params = self.ctx.params or {}
         responses = params.get("inputResponses")
-        if self.live or "requestState" in params or not isinstance(responses, dict):
+        if self.is_live or "requestState" in params or not isinstance(responses, dict):
             return {}
         return cast(JsonObject, responses)
 
-    async def put(self, method: str, params: JsonObject) -> JsonObject:
+    async def send_request(self, method: str, params: JsonObject) -> JsonObject:
         if self.ctx.protocol_version < "2025-11-25":
             params = {key: value for key, value in params.items() if key != "mode"}
         try:
-            return await sdk.request_outbound(self.ctx).send_raw_request(method, params)
+            return await sdk.get_request_outbound(self.ctx).send_raw_request(method, params)
         except MCPError as error:
-            raise NotAnswered(error.code, error.message, error.data) from error
+            raise ClientRequestError(error.code, error.message, error.data) from error
 
-    async def tell(self, method: str, params: JsonObject) -> None:
-        if method != MESSAGE or self._wants(params):
-            await sdk.request_outbound(self.ctx).notify(method, params)
+    async def send_notification(self, method: str, params: JsonObject) -> None:
+        if method != LOG_MESSAGE_METHOD or self._accepts_message(params):
+            await sdk.get_request_outbound(self.ctx).notify(method, params)
 
-    def _wants(self, message: JsonObject) -> bool:
-        if self.live:
-            return is_wanted(message, wanted_level(sdk.connection_state(self.ctx)))
-        return self.log_level is not None and is_wanted(message, self.log_level)
+    def _accepts_message(self, message: JsonObject) -> bool:
+        if self.is_live:
+            return is_severe_enough(message, get_log_level(sdk.get_connection_state(self.ctx)))
+        return self.log_level is not None and is_severe_enough(message, self.log_level)
 
 
-def wanted_level(state: dict[str, Any]) -> str | None:
+def get_log_level(state: dict[str, Any]) -> str | None:
     """What a client up to 2025-11-25 asked for; None where it never did."""
-    return cast("str | None", state.get(_LEVEL))
+    return cast("str | None", state.get(_LEVEL_KEY))
 
 
-def want_level(state: dict[str, Any], level: str) -> None:
-    state[_LEVEL] = level
+def set_log_level(state: dict[str, Any], level: str) -> None:
+    state[_LEVEL_KEY] = level
 
 
-def is_wanted(message: JsonObject, level: str | None) -> bool:
+def is_severe_enough(message: JsonObject, level: str | None) -> bool:
     """A level that nobody knows is not held back."""
     said = message.get("level")
-    if level is None or said not in LEVELS or level not in LEVELS:
+    if level is None or said not in LOG_LEVELS or level not in LOG_LEVELS:
         return True
-    return LEVELS.index(cast(str, said)) >= LEVELS.index(level)
+    return LOG_LEVELS.index(cast(str, said)) >= LOG_LEVELS.index(level)
 
 
 REQUEST_CANCELLED = -32800
@@ -100,21 +100,23 @@ REQUEST_CANCELLED = -32800
 T = TypeVar("T")
 
 
-async def while_awaited(over: anyio.Event | None, work: Callable[[], Awaitable[T]]) -> T:
+async def run_until_disconnect(
+    disconnected: anyio.Event | None, operation: Callable[[], Awaitable[T]]
+) -> T:
     """`over` is set when nobody waits any more; None where the SDK itself notices that."""
-    if over is None:
-        return await work()
+    if disconnected is None:
+        return await operation()
     results: list[T] = []
     failures: list[Exception] = []
     async with anyio.create_task_group() as tasks:
 
-        async def leave() -> None:
-            await over.wait()
+        async def cancel_on_disconnect() -> None:
+            await disconnected.wait()
             tasks.cancel_scope.cancel()
 
-        tasks.start_soon(leave)
+        tasks.start_soon(cancel_on_disconnect)
         try:
-            results.append(await work())
+            results.append(await operation())
         except Exception as failure:  # raised below: a task group would wrap it
             failures.append(failure)
         tasks.cancel_scope.cancel()

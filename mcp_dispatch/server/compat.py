@@ -1,36 +1,39 @@
 """What clients of an older revision do not know, said in the words they do know."""
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.output_schema import told_as_text
-from mcp_dispatch.results.size import blocks_of
+from mcp_dispatch.results.output_schema import move_structure_to_text
+from mcp_dispatch.results.size import extract_blocks
 
-_LINKS_SINCE = "2025-06-18"
-_ANY_STRUCTURE_SINCE = "2026-07-28"
+_RESOURCE_LINKS_SINCE = "2025-06-18"
+_ANY_STRUCTURED_CONTENT_SINCE = "2026-07-28"
 
 
-def definition_for(version: str, definition: JsonObject) -> JsonObject:
+def convert_definition(version: str, definition: JsonObject) -> JsonObject:
     """Up to 2025-11-25 an output schema describes an object, and a client may refuse the whole
     list over another one."""
     schema = definition.get("outputSchema")
-    if version >= _ANY_STRUCTURE_SINCE or schema is None:
+    if version >= _ANY_STRUCTURED_CONTENT_SINCE or schema is None:
         return definition
     if isinstance(schema, dict) and schema.get("type") == "object":
         return definition
     return {key: value for key, value in definition.items() if key != "outputSchema"}
 
 
-def result_for(version: str, wire: JsonObject) -> JsonObject:
-    if version >= _ANY_STRUCTURE_SINCE:
-        return wire
-    structure = wire.get("structuredContent")
+def convert_result(version: str, result: JsonObject) -> JsonObject:
+    if version >= _ANY_STRUCTURED_CONTENT_SINCE:
+        return result
+    structure = result.get("structuredContent")
     if structure is not None and not isinstance(structure, dict):
-        wire = told_as_text(wire)
-    if version >= _LINKS_SINCE:
-        return wire
-    blocks = blocks_of(wire)
+        result = move_structure_to_text(result)
+    if version >= _RESOURCE_LINKS_SINCE:
+        return result
+    blocks = extract_blocks(result)
     if not any(map(_is_link, blocks)):
-        return wire
-    return {**wire, "content": [_as_text(block) if _is_link(block) else block for block in blocks]}
+        return result
+    return {
+        **result,
+        "content": [_as_text(block) if _is_link(block) else block for block in blocks],
+    }
 
 
 def _is_link(block: Json) -> bool:

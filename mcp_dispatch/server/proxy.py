@@ -9,46 +9,48 @@ from typing import Any, cast
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from mcp_dispatch.model.calls import Review
-from mcp_dispatch.model.client import Resumed, Unfinished
+from mcp_dispatch.model.calls import PreHookResult
+from mcp_dispatch.model.client import InputRequired, Retry
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.pipeline.pending import Waiting
+from mcp_dispatch.pipeline.pending import PendingRequest
 from mcp_dispatch.pipeline.scope import Scope
-from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.client import WireClient, while_awaited
+from mcp_dispatch.server.backend import Backend
+from mcp_dispatch.server.client import WireClient, run_until_disconnect
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.requests.request import resume
-from mcp_dispatch.upstream.requests.send import Asked
+from mcp_dispatch.upstream.requests.request import resume_request
+from mcp_dispatch.upstream.requests.send import RequestSpec
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.wire import sdk
 
-Answer = JsonObject | ProtocolError | Unfinished
+ProxyOutcome = JsonObject | ProtocolError | InputRequired
 
-_OURS = frozenset({"_meta", "inputResponses", "requestState"})
+_GATEWAY_PARAMS = frozenset({"_meta", "inputResponses", "requestState"})
 
 
-class Passage:
-    def __init__(self, backstage: Backstage) -> None:
-        self._backstage = backstage
+class UpstreamProxy:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
-    async def take(
-        self, ctx: sdk.Context, server: Supervisor, changes: JsonObject | None = None
+    async def forward(
+        self, ctx: sdk.Context, server: Supervisor, overrides: JsonObject | None = None
     ) -> JsonObject:
         """The server's answer to the request, in which `changes` stand for the client's own words:
         the name that the server knows, for one."""
-        scope = self._backstage.scope_of(ctx)
-        said = {key: value for key, value in (ctx.params or {}).items() if key not in _OURS}
-        answer = partial(self._answer, ctx, server, scope, said, changes or {})
+        scope = self._backend.find_scope(ctx)
+        said = {
+            key: value for key, value in (ctx.params or {}).items() if key not in _GATEWAY_PARAMS
+        }
+        answer = partial(self._send, ctx, server, scope, said, overrides or {})
         started, clock = time.time(), time.monotonic()
-        outcome: Answer = ProtocolError(INTERNAL_ERROR, "cancelled")
+        outcome: ProxyOutcome = ProtocolError(INTERNAL_ERROR, "cancelled")
         try:
-            outcome = await while_awaited(sdk.request_over(ctx), answer)
+            outcome = await run_until_disconnect(sdk.get_request_ended(ctx), answer)
         except CallFailed as failure:
             outcome = ProtocolError(INTERNAL_ERROR, str(failure))
         finally:
-            await self._backstage.dispatcher.note(
+            await self._backend.dispatcher.record_proxied_request(
                 *(secrets.token_hex(8), ctx.method, server.name, said, outcome),
                 scope=scope,
                 started=started,
@@ -56,47 +58,53 @@ class Passage:
             )
         if isinstance(outcome, ProtocolError):
             raise MCPError(outcome.code, outcome.message, outcome.data)
-        if isinstance(outcome, Unfinished):
-            state = scope.rests.park([ctx.method, said], Waiting(outcome.rest, Review()))
-            return input_required(outcome.input_requests, state)
+        if isinstance(outcome, InputRequired):
+            state = scope.pending_requests.add(
+                [ctx.method, said], PendingRequest(outcome.continuation, PreHookResult())
+            )
+            return build_input_required(outcome.input_requests, state)
         return outcome
 
-    async def _answer(
+    async def _send(
         self,
         ctx: sdk.Context,
         server: Supervisor,
         scope: Scope,
-        said: JsonObject,
-        changes: JsonObject,
-    ) -> Answer:
-        respondent = self._backstage.dispatcher.respondent(scope, WireClient(ctx))
-        progress = _progress(ctx)
-        resumed = _resumed(ctx, scope, said)
+        client_params: JsonObject,
+        overrides: JsonObject,
+    ) -> ProxyOutcome:
+        respondent = self._backend.dispatcher.build_client_bridge(scope, WireClient(ctx))
+        progress = _create_progress_sender(ctx)
+        resumed = _pop_retry(ctx, scope, client_params)
         if resumed is not None:
-            return await resume(resumed, respondent, progress)
-        params: JsonObject = {**said, **changes}
-        asked = Asked(ctx.method, params, ctx.method, sdk.raw_meta(ctx), progress)
-        return await server.carry(asked, respondent)
+            return await resume_request(resumed, respondent, progress)
+        params: JsonObject = {**client_params, **overrides}
+        asked = RequestSpec(ctx.method, params, ctx.method, sdk.get_raw_meta(ctx), progress)
+        return await server.send(asked, respondent)
 
 
-def input_required(requests: JsonObject, state: str) -> JsonObject:
+def build_input_required(requests: JsonObject, state: str) -> JsonObject:
     return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
 
-def responses_of(params: Mapping[str, Any]) -> JsonObject:
+def read_input_responses(params: Mapping[str, Any]) -> JsonObject:
     responses: Json = params.get("inputResponses")
     return responses if isinstance(responses, dict) else {}
 
 
-def _resumed(ctx: sdk.Context, scope: Scope, said: JsonObject) -> Resumed | None:
+def _pop_retry(ctx: sdk.Context, scope: Scope, client_params: JsonObject) -> Retry | None:
     state = (ctx.params or {}).get("requestState")
     if not isinstance(state, str):
         return None
-    waiting = scope.rests.take(state, [ctx.method, said])
-    return Resumed(waiting.rest, responses_of(ctx.params or {})) if waiting is not None else None
+    waiting = scope.pending_requests.pop(state, [ctx.method, client_params])
+    return (
+        Retry(waiting.continuation, read_input_responses(ctx.params or {}))
+        if waiting is not None
+        else None
+    )
 
 
-def _progress(ctx: sdk.Context) -> Progress | None:
-    if "progressToken" not in sdk.raw_meta(ctx):
+def _create_progress_sender(ctx: sdk.Context) -> Progress | None:
+    if "progressToken" not in sdk.get_raw_meta(ctx):
         return None
     return cast(Callable[[JsonObject], Awaitable[None]], partial(sdk.send_progress, ctx))

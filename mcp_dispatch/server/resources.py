@@ -12,13 +12,20 @@ from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.pipeline.scope import Scope
-from mcp_dispatch.results.markers import harmless
-from mcp_dispatch.results.media import mime_type_of
-from mcp_dispatch.results.pages import PAGE_BYTES, CannotRead, Page, find, is_text, read_page
+from mcp_dispatch.results.markers import escape_markers
+from mcp_dispatch.results.media import guess_mime_type
+from mcp_dispatch.results.pages import (
+    PAGE_BYTES,
+    CannotRead,
+    ResultPage,
+    find_stored_file,
+    is_text,
+    read_page,
+)
 from mcp_dispatch.results.store import URI_PREFIX
-from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.list_changed import listing
-from mcp_dispatch.server.proxy import Passage
+from mcp_dispatch.server.backend import Backend
+from mcp_dispatch.server.list_changed import build_list_result
+from mcp_dispatch.server.proxy import UpstreamProxy
 from mcp_dispatch.wire import sdk
 
 RESOURCE_NOT_FOUND = -32002
@@ -28,103 +35,105 @@ RESOURCE_NOT_FOUND = -32002
 class LocalResources(Protocol):
     """Resources of our own, under a scheme that no server behind us may claim."""
 
-    def owns(self, uri: str) -> bool: ...
+    def covers(self, uri: str) -> bool: ...
 
     async def read(self, uri: str, scope: Scope) -> JsonObject | None:
         """The result of `resources/read`; None where this scope has no such resource."""
         ...
 
 
-class Resources:
-    def __init__(self, backstage: Backstage, passage: Passage) -> None:
-        self._backstage = backstage
-        self._passage = passage
+class ResourceHandler:
+    def __init__(self, backend: Backend, proxy: UpstreamProxy) -> None:
+        self._backend = backend
+        self._proxy = proxy
 
-    async def listed(self, ctx: sdk.Context) -> JsonObject:
-        offered = await self._backstage.offers()
-        return listing(ctx, "resources", self._foreign(offered.resources(), "uri"))
+    async def list_resources(self, ctx: sdk.Context) -> JsonObject:
+        offered = await self._backend.wait_for_offers()
+        return build_list_result(
+            ctx, "resources", self._exclude_local(offered.list_resources(), "uri")
+        )
 
-    async def listed_templates(self, ctx: sdk.Context) -> JsonObject:
-        offered = await self._backstage.offers()
-        templates = self._foreign(offered.templates(), "uriTemplate")
-        return listing(ctx, "resourceTemplates", templates)
+    async def list_templates(self, ctx: sdk.Context) -> JsonObject:
+        offered = await self._backend.wait_for_offers()
+        templates = self._exclude_local(offered.list_templates(), "uriTemplate")
+        return build_list_result(ctx, "resourceTemplates", templates)
 
-    def _foreign(self, entries: Iterable[JsonObject], key: str) -> list[Json]:
+    def _exclude_local(self, entries: Iterable[JsonObject], key: str) -> list[Json]:
         """Nobody else lists what is under a scheme of ours."""
-        local = self._backstage.local_resources
-        return [each for each in entries if local is None or not local.owns(str(each.get(key)))]
+        local = self._backend.local_resources
+        return [each for each in entries if local is None or not local.covers(str(each.get(key)))]
 
     async def read(self, ctx: sdk.Context) -> JsonObject:
-        uri = uri_of(ctx)
-        local = self._backstage.local_resources
-        if local is not None and local.owns(uri):
-            found = await local.read(uri, self._backstage.scope_of(ctx))
+        uri = parse_uri(ctx)
+        local = self._backend.local_resources
+        if local is not None and local.covers(uri):
+            found = await local.read(uri, self._backend.find_scope(ctx))
             if found is None:
-                raise not_found(ctx, uri)
-            return _fresh(ctx, found)
-        owner = (await self._backstage.offers()).owner_of(uri)
+                raise build_not_found_error(ctx, uri)
+            return _add_cache_hint(ctx, found)
+        owner = (await self._backend.wait_for_offers()).find_owner(uri)
         if owner is None:
-            raise not_found(ctx, uri)
+            raise build_not_found_error(ctx, uri)
         try:
-            return _fresh(ctx, await self._passage.take(ctx, owner))
+            return _add_cache_hint(ctx, await self._proxy.forward(ctx, owner))
         except MCPError as error:
             if error.code == RESOURCE_NOT_FOUND and sdk.is_modern(ctx):
                 raise MCPError(INVALID_PARAMS, error.message, error.data) from error
             raise
 
 
-def uri_of(ctx: sdk.Context) -> str:
+def parse_uri(ctx: sdk.Context) -> str:
     uri = (ctx.params or {}).get("uri")
     if not isinstance(uri, str):
         raise MCPError(INVALID_PARAMS, f"{ctx.method}: uri must be a string")
     return uri
 
 
-def not_found(ctx: sdk.Context, uri: str) -> MCPError:
+def build_not_found_error(ctx: sdk.Context, uri: str) -> MCPError:
     code = INVALID_PARAMS if sdk.is_modern(ctx) else RESOURCE_NOT_FOUND
     return MCPError(code, "Resource not found", {"uri": uri})
 
 
-def _fresh(ctx: sdk.Context, result: JsonObject) -> JsonObject:
+def _add_cache_hint(ctx: sdk.Context, result: JsonObject) -> JsonObject:
     """Since 2026-07-28 a result of reading says for how long it holds."""
     if result.get("resultType") == "input_required":
         return result
     return {"ttlMs": 0, "cacheScope": "private", **result} if sdk.is_modern(ctx) else result
 
 
-SCHEME = "dispatch:"
+RESULT_SCHEME = "dispatch:"
 PAGE_META = "mcp-dispatch/page"
 
-_QUERY = re.compile(r"(?:offset=([0-9]{1,18}))?")
+_QUERY_PATTERN = re.compile(r"(?:offset=([0-9]{1,18}))?")
 
 
-class KeptResults:
+class StoredResultResources:
     """What `resources/read` answers out of the results directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def owns(self, uri: str) -> bool:
-        return uri.lower().startswith(SCHEME)
+    def covers(self, uri: str) -> bool:
+        return uri.lower().startswith(RESULT_SCHEME)
 
     async def read(self, uri: str, scope: Scope) -> JsonObject | None:
         address, _, query = uri.partition("?")
         if not address.startswith(URI_PREFIX):
             return None
-        offset = _offset(query)
+        offset = _parse_offset(query)
         id = address.removeprefix(URI_PREFIX)
-        path = await to_thread.run_sync(find, self._directory, id, scope.delivered)
+        path = await to_thread.run_sync(find_stored_file, self._directory, id, scope.is_delivered)
         if path is None:
             return None
         try:
             page = await to_thread.run_sync(read_page, path, offset)
         except CannotRead as problem:
             raise MCPError(INVALID_PARAMS, str(problem), {"uri": uri}) from problem
-        return {"contents": _contents(uri, address, path, page)}
+        return {"contents": _build_contents(uri, address, path, page)}
 
 
-def _offset(query: str) -> int:
-    found = _QUERY.fullmatch(query)
+def _parse_offset(query: str) -> int:
+    found = _QUERY_PATTERN.fullmatch(query)
     if found is None:
         raise MCPError(
             INVALID_PARAMS, f"a kept result takes one query, offset=<bytes>; got {query[:100]!r}"
@@ -132,15 +141,15 @@ def _offset(query: str) -> int:
     return int(found.group(1) or 0)
 
 
-def _contents(uri: str, address: str, path: Path, page: Page) -> list[Json]:
+def _build_contents(uri: str, address: str, path: Path, page: ResultPage) -> list[Json]:
     whole = page.start == 0 and page.end == page.size
     meta: JsonObject = {"offset": page.start, "end": page.end, "size": page.size}
     content: JsonObject = {"uri": uri}
     if is_text(path):
-        content["mimeType"] = mime_type_of(path) if whole else "text/plain"
-        content["text"] = harmless(page.content.decode("utf-8", "replace"))
+        content["mimeType"] = guess_mime_type(path) if whole else "text/plain"
+        content["text"] = escape_markers(page.content.decode("utf-8", "replace"))
     else:
-        content["mimeType"] = mime_type_of(path)
+        content["mimeType"] = guess_mime_type(path)
         content["blob"] = base64.b64encode(page.content).decode("ascii")
     if page.end >= page.size:
         return [{**content, "_meta": {PAGE_META: meta}}]

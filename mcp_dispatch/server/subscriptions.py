@@ -11,143 +11,158 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.server.backend import Backstage
-from mcp_dispatch.server.client import LEVELS, MESSAGE, is_wanted, want_level, wanted_level
-from mcp_dispatch.server.resources import not_found, uri_of
-from mcp_dispatch.upstream.requests.relay import UPDATED, Notice
+from mcp_dispatch.server.backend import Backend
+from mcp_dispatch.server.client import (
+    LOG_LEVELS,
+    LOG_MESSAGE_METHOD,
+    get_log_level,
+    is_severe_enough,
+    set_log_level,
+)
+from mcp_dispatch.server.resources import build_not_found_error, parse_uri
+from mcp_dispatch.upstream.requests.relay import RESOURCE_UPDATED, ServerNotification
 from mcp_dispatch.wire import sdk
 
 logger = logging.getLogger(__name__)
 
-MOST_WATCHED = 1_000
+MAX_SUBSCRIPTIONS = 1_000
 """Resources of one client."""
 
-NOTICE_SECONDS = 5.0
+NOTIFY_TIMEOUT_SECONDS = 5.0
 
 
 class Subscriptions:
     """Clients up to 2025-11-25 are known here from their handshake to their end; later ones for as
     long as they listen."""
 
-    def __init__(self, backstage: Backstage, bus: SubscriptionBus) -> None:
-        self._backstage = backstage
+    def __init__(self, backend: Backend, bus: SubscriptionBus) -> None:
+        self._backend = backend
         self._bus = bus
         self._states: dict[sdk.Outbound, dict[str, Any]] = {}
-        self._watched: dict[object, set[str]] = {}
+        self._subscribed_uris: dict[object, set[str]] = {}
 
     @property
     def clients(self) -> list[sdk.Outbound]:
         return list(self._states)
 
-    def remember(self, ctx: sdk.Context) -> None:
+    def add_client(self, ctx: sdk.Context) -> None:
         """Until its connection ends, the client is told things."""
-        client = sdk.connection_outbound(ctx)
+        client = sdk.get_connection_outbound(ctx)
         if client in self._states:
             return
 
-        async def forget() -> None:
+        async def remove_client() -> None:
             self._states.pop(client, None)
-            if self._watched.pop(client, None):
-                await self._tell_servers()
+            if self._subscribed_uris.pop(client, None):
+                await self._update_servers()
 
-        self._states[client] = sdk.connection_state(ctx)
-        sdk.at_connection_end(ctx, forget)
+        self._states[client] = sdk.get_connection_state(ctx)
+        sdk.on_connection_end(ctx, remove_client)
 
     # -- resources
 
     async def subscribe(self, ctx: sdk.Context) -> JsonObject:
-        uri = uri_of(ctx)
-        if (await self._backstage.offers()).owner_of(uri) is None:
-            raise not_found(ctx, uri)
-        watched = self._watched.setdefault(sdk.connection_outbound(ctx), set())
-        if len(watched) >= MOST_WATCHED:
-            raise MCPError(INVALID_PARAMS, f"more than {MOST_WATCHED} resources are subscribed to")
+        uri = parse_uri(ctx)
+        if (await self._backend.wait_for_offers()).find_owner(uri) is None:
+            raise build_not_found_error(ctx, uri)
+        watched = self._subscribed_uris.setdefault(sdk.get_connection_outbound(ctx), set())
+        if len(watched) >= MAX_SUBSCRIPTIONS:
+            raise MCPError(
+                INVALID_PARAMS, f"more than {MAX_SUBSCRIPTIONS} resources are subscribed to"
+            )
         watched.add(uri)
-        await self._tell_servers()
+        await self._update_servers()
         return {}
 
     async def unsubscribe(self, ctx: sdk.Context) -> JsonObject:
-        self._watched.get(sdk.connection_outbound(ctx), set()).discard(uri_of(ctx))
-        await self._tell_servers()
+        self._subscribed_uris.get(sdk.get_connection_outbound(ctx), set()).discard(parse_uri(ctx))
+        await self._update_servers()
         return {}
 
     @asynccontextmanager
-    async def listening(self, ctx: sdk.Context) -> AsyncGenerator[None, None]:
+    async def track_listen(self, ctx: sdk.Context) -> AsyncGenerator[None, None]:
         """While a `subscriptions/listen` is open, servers are told what it wants to hear of."""
-        listener, uris = object(), _listened_to(ctx)
+        listener, uris = object(), _parse_listen_uris(ctx)
         if not uris:
             yield
             return
-        self._watched[listener] = set(uris)
+        self._subscribed_uris[listener] = set(uris)
         try:
-            await self._tell_servers()
+            await self._update_servers()
             yield
         finally:
-            del self._watched[listener]
-            with anyio.move_on_after(NOTICE_SECONDS, shield=True):
-                await self._tell_servers()
+            del self._subscribed_uris[listener]
+            with anyio.move_on_after(NOTIFY_TIMEOUT_SECONDS, shield=True):
+                await self._update_servers()
 
-    async def _tell_servers(self) -> None:
-        offered = await self._backstage.offers()
+    async def _update_servers(self) -> None:
+        offered = await self._backend.wait_for_offers()
         wanted: dict[str, set[str]] = {server.name: set() for server in offered.servers}
-        for uri in {uri for uris in self._watched.values() for uri in uris}:
-            owner = offered.owner_of(uri)
+        for uri in {uri for uris in self._subscribed_uris.values() for uri in uris}:
+            owner = offered.find_owner(uri)
             if owner is not None:
                 wanted[owner.name].add(uri)
         for server in offered.servers:
-            await server.shelf.watch(frozenset(wanted[server.name]))
+            await server.resources.watch(frozenset(wanted[server.name]))
 
     # -- log messages
 
     async def set_level(self, ctx: sdk.Context) -> JsonObject:
         level = (ctx.params or {}).get("level")
-        if level not in LEVELS:
-            raise MCPError(INVALID_PARAMS, f"logging/setLevel: expected one of {', '.join(LEVELS)}")
-        want_level(sdk.connection_state(ctx), cast(str, level))
-        levels = [wanted_level(state) for state in self._states.values()]
-        lowest = min((each for each in levels if each), key=LEVELS.index, default=cast(str, level))
-        for server in (await self._backstage.offers()).servers:
-            await server.shelf.hear_from(lowest)
+        if level not in LOG_LEVELS:
+            raise MCPError(
+                INVALID_PARAMS, f"logging/setLevel: expected one of {', '.join(LOG_LEVELS)}"
+            )
+        set_log_level(sdk.get_connection_state(ctx), cast(str, level))
+        levels = [get_log_level(state) for state in self._states.values()]
+        lowest = min(
+            (each for each in levels if each), key=LOG_LEVELS.index, default=cast(str, level)
+        )
+        for server in (await self._backend.wait_for_offers()).servers:
+            await server.resources.set_log_level(lowest)
         return {}
 
     # -- what servers say
 
-    async def pass_on(self, notice: Notice) -> None:
-        if notice.method == UPDATED:
-            await self._updated(notice)
-        elif notice.errand is not None:
-            await notice.errand.respondent.client.tell(notice.method, notice.params)
+    async def relay_notification(self, notice: ServerNotification) -> None:
+        if notice.method == RESOURCE_UPDATED:
+            await self._relay_update(notice)
+        elif notice.upstream_request is not None:
+            await notice.upstream_request.bridge.client.send_notification(
+                notice.method, notice.params
+            )
         else:
-            await self._tell_all(notice)
+            await self._notify_all(notice)
 
-    async def _updated(self, notice: Notice) -> None:
+    async def _relay_update(self, notice: ServerNotification) -> None:
         uri = notice.params.get("uri")
         if not isinstance(uri, str):
             return
-        owner = (await self._backstage.offers()).owner_of(uri)
+        owner = (await self._backend.wait_for_offers()).find_owner(uri)
         if owner is None or owner.name != notice.server:
             return  # it speaks of what is another's
         await self._bus.publish(ResourceUpdated(uri=uri))
-        hearing = [each for each, uris in self._watched.items() if uri in uris]
+        hearing = [each for each, uris in self._subscribed_uris.items() if uri in uris]
         clients = [each for each in self._states if each in hearing]
-        await notify_each(clients, notice.method, notice.params)
+        await notify_clients(clients, notice.method, notice.params)
 
-    async def _tell_all(self, notice: Notice) -> None:
+    async def _notify_all(self, notice: ServerNotification) -> None:
         """What belongs to no request is for everybody who may hear it."""
         clients = [
             client
             for client, state in self._states.items()
-            if notice.method != MESSAGE or is_wanted(notice.params, wanted_level(state))
+            if notice.method != LOG_MESSAGE_METHOD
+            or is_severe_enough(notice.params, get_log_level(state))
         ]
-        await notify_each(clients, notice.method, notice.params)
+        await notify_clients(clients, notice.method, notice.params)
 
 
-async def notify_each(
+async def notify_clients(
     clients: Iterable[sdk.Outbound], method: str, params: JsonObject | None
 ) -> None:
     async def notify(client: sdk.Outbound) -> None:
         # One client that does not read must not keep the news from the others.
-        with anyio.move_on_after(NOTICE_SECONDS):
+        with anyio.move_on_after(NOTIFY_TIMEOUT_SECONDS):
             await client.notify(method, params)
 
     async with anyio.create_task_group() as notices:
@@ -155,9 +170,9 @@ async def notify_each(
             notices.start_soon(notify, client)
 
 
-def _listened_to(ctx: sdk.Context) -> list[str]:
+def _parse_listen_uris(ctx: sdk.Context) -> list[str]:
     wanted = (ctx.params or {}).get("notifications")
     given = cast(JsonObject, wanted) if isinstance(wanted, dict) else {}
     uris = given.get("resourceSubscriptions")
     found = uris if isinstance(uris, list) else []
-    return [uri for uri in found if isinstance(uri, str)][:MOST_WATCHED]
+    return [uri for uri in found if isinstance(uri, str)][:MAX_SUBSCRIPTIONS]

@@ -7,12 +7,12 @@ workspace may not set goes into the user's own file for that workspace.
 import os
 import re
 
-OURS = "MCP_DISPATCH_"
+OWN_PREFIX = "MCP_DISPATCH_"
 
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_NAME_PATTERN = re.compile(r"[A-Z][A-Z0-9_]*")
 
 # Known to choose no more than how something is shown, logged or repeated.
-_HARMLESS = frozenset(
+_HARMLESS_NAMES = frozenset(
     {
         *("NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
         *("PYTHONDONTWRITEBYTECODE", "PYTHONUTF8"),
@@ -20,7 +20,7 @@ _HARMLESS = frozenset(
 )
 # Programs that start others, load code or hold credentials: their variables are many, and new ones
 # come with each release, so all of a family are refused.
-_FAMILIES = (
+_REFUSED_PREFIXES = (
     *("LD_", "DYLD_", "GLIBC_", "MALLOC_", "GCONV", "LOCPATH", "NLSPATH", "HOSTALIASES"),
     *("BASH", "ZSH", "ZDOT", "KSH", "FISH", "HIST", "INPUTRC", "READLINE", "TERM"),
     *(
@@ -50,7 +50,7 @@ _FAMILIES = (
     *("SSL", "TLS", "OPENSSL", "REQUESTS", "HTTP", "HTTPS", "FTP", "ALL_PROXY", "NO_PROXY"),
     *("PG", "MYSQL", "REDISCLI", "SQLITE", "R_", "JULIA", "OCAML", "OPAM", "HASKELL", "GHC"),
 )
-_WORDS = frozenset(
+_REFUSED_WORDS = frozenset(
     {
         *("PATH", "PATHS", "PRELOAD", "LIB", "LIBS", "LIBRARY", "LOADER", "INCLUDE", "CLASSPATH"),
         *("PROXY", "URL", "URI", "HOST", "ENDPOINT", "ENDPOINTS", "SERVER", "BASE", "REGISTRY"),
@@ -64,7 +64,7 @@ _WORDS = frozenset(
         *("CREDENTIALS", "PROFILE"),
     }
 )
-_NAMES = frozenset(
+_REFUSED_NAMES = frozenset(
     {
         *("ENV", "IFS", "USER", "LOGNAME", "USERNAME", "TMP", "TEMP", "TMPDIR", "PWD", "OLDPWD"),
         *("PS0", "PS1", "PS2", "PS3", "PS4"),
@@ -76,21 +76,25 @@ _NAMES = frozenset(
 )
 
 
-def refused_to_workspaces(name: str) -> bool:
+def is_refused_to_workspaces(name: str) -> bool:
     """Whether `name` stays closed to a workspace even when it is trusted."""
-    if name in _HARMLESS:
+    if name in _HARMLESS_NAMES:
         return False
-    if not _NAME.fullmatch(name) or name in _NAMES or name.startswith(_FAMILIES):
+    if (
+        not _NAME_PATTERN.fullmatch(name)
+        or name in _REFUSED_NAMES
+        or name.startswith(_REFUSED_PREFIXES)
+    ):
         return True
     words = name.split("_")
-    return any(word in _WORDS or word.endswith(("PATH", "PROXY", "OPTS")) for word in words)
+    return any(word in _REFUSED_WORDS or word.endswith(("PATH", "PROXY", "OPTS")) for word in words)
 
 
-def fault(name: str, value: str) -> str | None:
+def find_variable_problem(name: str, value: str) -> str | None:
     """Why no file at all can set this variable; None where one can."""
     if not name or "=" in name or "\0" in name:
         return "expected the name of an environment variable"
-    if name.upper().startswith(OURS):
+    if name.upper().startswith(OWN_PREFIX):
         return "variables of mcp-dispatch itself reach no child"
     try:
         os.fsencode(name + value)

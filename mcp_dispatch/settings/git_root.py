@@ -4,12 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-from mcp_dispatch.settings.read_file import regular_content
+from mcp_dispatch.settings.read_file import read_regular_file
 
-_LONGEST_POINTER = 4096
+_MAX_POINTER_BYTES = 4096
 
 
-def repository_root(directory: Path) -> Path | None:
+def find_repository_root(directory: Path) -> Path | None:
     """The main checkout around the real path `directory`.
 
     None outside of git, where that checkout is the home directory, and where it belongs to
@@ -19,7 +19,7 @@ def repository_root(directory: Path) -> Path | None:
     if sys.platform == "win32":
         return None
     try:
-        checkout = _checkout(directory)
+        checkout = _find_checkout(directory)
         if checkout is None or checkout == Path.home().resolve():
             return None
         return checkout if checkout.stat().st_uid == os.geteuid() else None
@@ -27,23 +27,23 @@ def repository_root(directory: Path) -> Path | None:
         return None  # links in a circle, names that are none: whoever writes them gains nothing
 
 
-def _checkout(directory: Path) -> Path | None:
+def _find_checkout(directory: Path) -> Path | None:
     for place in (directory, *directory.parents):
         git = place / ".git"
         if git.is_dir():
             return place
         if git.is_file():
-            return _main_checkout(git) or place
+            return _find_main_checkout(git) or place
     return None
 
 
-def _main_checkout(git: Path) -> Path | None:
+def _find_main_checkout(git: Path) -> Path | None:
     """Where the `.git` file of a worktree leads, and that place names the file in turn."""
-    pointer = _pointer(git)
+    pointer = _read_pointer(git)
     if pointer is None or not pointer.startswith("gitdir:"):
         return None
     private = git.parent / pointer.removeprefix("gitdir:").strip()
-    common, back = _pointer(private / "commondir"), _pointer(private / "gitdir")
+    common, back = _read_pointer(private / "commondir"), _read_pointer(private / "gitdir")
     if common is None or back is None:
         return None
     repository = (private / common).resolve()
@@ -55,10 +55,10 @@ def _main_checkout(git: Path) -> Path | None:
     return repository.parent if genuine else None
 
 
-def _pointer(file: Path) -> str | None:
+def _read_pointer(file: Path) -> str | None:
     """The one line of a small file of git's."""
     try:
-        content = regular_content(file, _LONGEST_POINTER)
+        content = read_regular_file(file, _MAX_POINTER_BYTES)
     except OSError:
         return None
     return None if content is None else content.decode().strip()

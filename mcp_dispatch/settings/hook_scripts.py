@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.settings.parse import Kept
+from mcp_dispatch.settings.parse import RawSection
 
-_PROJECT = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})")
-_HOME = re.compile(r"\$(?:HOME\b|\{HOME\})")
+_PROJECT_VARIABLE = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})")
+_HOME_VARIABLE = re.compile(r"\$(?:HOME\b|\{HOME\})")
 
 # Interpreters and other programs of the system, which their packages look after.
-_SYSTEM = tuple(
+_SYSTEM_DIRECTORIES = tuple(
     Path(name)
     for name in (
         *("/bin", "/sbin", "/lib", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec"),
@@ -21,36 +21,36 @@ _SYSTEM = tuple(
 )
 
 
-def scripts_named_by(hooks: Iterable[Kept], root: Path | None) -> tuple[Path, ...]:
+def find_hook_scripts(hooks: Iterable[RawSection], root: Path | None) -> tuple[Path, ...]:
     """Every word of a hook's command that is a path, there or not, absolute.
 
     A relative one starts at the workspace, where hooks run.
     """
     found: dict[Path, None] = {}
     for kept in hooks:
-        for word in _words(kept.value):
-            path = _path(word, root)
+        for word in _iter_words(kept.value):
+            path = _resolve_script_path(word, root)
             if path is not None:
                 found[path] = None
     return tuple(found)
 
 
-def _words(value: Json) -> Iterator[str]:
+def _iter_words(value: Json) -> Iterator[str]:
     """The words of every `command` and `args` in a `hooks` object, whatever its shape."""
     if isinstance(value, list):
         for inner in value:
-            yield from _words(inner)
+            yield from _iter_words(inner)
     elif isinstance(value, dict):
         command, args = value.get("command"), value.get("args")
         if isinstance(command, str):
-            yield from _split(command)
+            yield from _split_command(command)
         if isinstance(args, list):
             yield from (each for each in args if isinstance(each, str))
         for inner in value.values():
-            yield from _words(inner)
+            yield from _iter_words(inner)
 
 
-def _split(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     # Expanded first: where the shell would not expand, a file too many is protected.
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -61,10 +61,10 @@ def _split(command: str) -> list[str]:
         return command.replace('"', " ").replace("'", " ").split()
 
 
-def _path(word: str, root: Path | None) -> Path | None:
+def _resolve_script_path(word: str, root: Path | None) -> Path | None:
     text = word.rpartition("=")[2] if word.startswith("-") else word
-    text = _PROJECT.sub(lambda _: str(root or "."), text)
-    text = _HOME.sub(lambda _: "~", text)
+    text = _PROJECT_VARIABLE.sub(lambda _: str(root or "."), text)
+    text = _HOME_VARIABLE.sub(lambda _: "~", text)
     if not text or "\0" in text or text.startswith("-"):
         return None
     try:
@@ -73,6 +73,6 @@ def _path(word: str, root: Path | None) -> Path | None:
         named = path.is_absolute() and ("/" in text or path.is_file())
     except (RuntimeError, OSError, ValueError):
         return None
-    if not named or any(path.is_relative_to(place) for place in _SYSTEM):
+    if not named or any(path.is_relative_to(place) for place in _SYSTEM_DIRECTORIES):
         return None
     return path

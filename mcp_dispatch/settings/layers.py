@@ -11,7 +11,7 @@ from pathlib import Path
 from platformdirs import user_config_dir as platform_config_dir
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.settings.git_root import repository_root
+from mcp_dispatch.settings.git_root import find_repository_root
 
 # Not taken from the environment: whoever starts the server could then leave the rules out.
 MANAGED_DIR = Path(
@@ -34,8 +34,8 @@ class LayerKind(Enum):
     CLAUDE_USER = "claude-user"
 
 
-_DEPTH = {kind: depth for depth, kind in enumerate(LayerKind)}
-_IN_WORKSPACE = frozenset(
+_PRECEDENCE = {kind: depth for depth, kind in enumerate(LayerKind)}
+_WORKSPACE_KINDS = frozenset(
     {
         *(LayerKind.LOCAL, LayerKind.PROJECT),
         *(LayerKind.CLAUDE_LOCAL, LayerKind.CLAUDE_PROJECT),
@@ -43,8 +43,8 @@ _IN_WORKSPACE = frozenset(
 )
 
 
-def of_workspace(kind: LayerKind) -> bool:
-    return kind in _IN_WORKSPACE
+def is_workspace_kind(kind: LayerKind) -> bool:
+    return kind in _WORKSPACE_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,23 @@ class Layer:
     path: Path
     anchor: Path | None = None
     servers_only: bool = False
-    inside: tuple[str, ...] = ()
-    notes: bool = False
+    object_path: tuple[str, ...] = ()
+    is_state_file: bool = False
 
     @property
-    def of_workspace(self) -> bool:
+    def is_workspace_layer(self) -> bool:
         """Whether it comes with the workspace: what it asks for needs trust."""
-        return of_workspace(self.kind)
+        return is_workspace_kind(self.kind)
 
     @property
-    def start(self) -> Path:
+    def rule_anchor(self) -> Path:
         if self.anchor is not None:
             return self.anchor
-        return self.path.parent.parent if self.of_workspace else self.path.parent
+        return self.path.parent.parent if self.is_workspace_layer else self.path.parent
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SettingsSources:
     """Where to look. `claude_dir` is Claude Code's own directory, and `claude_notes` the file in
     which it keeps a person's servers; None where they are not asked for."""
 
@@ -83,71 +83,71 @@ class Sources:
     flags: tuple[Path, ...] = ()
     claude_dir: Path | None = None
     managed_dir: Path = MANAGED_DIR
-    claude_notes: Path | None = None
+    claude_state_file: Path | None = None
 
 
-def sources_from(
+def build_sources(
     environ: Mapping[str, str],
     flags: Sequence[Path] = (),
     *,
-    claude: bool = False,
-    managed: Path = MANAGED_DIR,
-) -> Sources:
+    include_claude: bool = False,
+    managed_dir: Path = MANAGED_DIR,
+) -> SettingsSources:
     """The usual places, for a process with this environment and these `--settings` files."""
-    return Sources(
-        config_dir=user_config_dir(environ),
-        flags=tuple(_absolute(path.expanduser()) for path in flags),
-        claude_dir=_absolute(claude_config_dir(environ)) if claude else None,
-        managed_dir=managed,
-        claude_notes=_absolute(claude_notes(environ)) if claude else None,
+    return SettingsSources(
+        config_dir=find_user_config_dir(environ),
+        flags=tuple(_to_absolute(path.expanduser()) for path in flags),
+        claude_dir=_to_absolute(find_claude_config_dir(environ)) if include_claude else None,
+        managed_dir=managed_dir,
+        claude_state_file=_to_absolute(find_claude_state_file(environ)) if include_claude else None,
     )
 
 
-def user_config_dir(environ: Mapping[str, str]) -> Path:
+def find_user_config_dir(environ: Mapping[str, str]) -> Path:
     """Where the user's own settings live, absolute."""
     named = environ.get("MCP_DISPATCH_CONFIG_DIR")
     place = named or platform_config_dir("mcp-dispatch", appauthor=False)
-    return _absolute(Path(place))
+    return _to_absolute(Path(place))
 
 
-def claude_config_dir(environ: Mapping[str, str]) -> Path:
+def find_claude_config_dir(environ: Mapping[str, str]) -> Path:
     named = environ.get("CLAUDE_CONFIG_DIR")
     return Path(named) if named else Path.home() / ".claude"
 
 
-def claude_notes(environ: Mapping[str, str]) -> Path:
+def find_claude_state_file(environ: Mapping[str, str]) -> Path:
     """`~/.claude.json`: `claude mcp add` writes it, for a person or for their work in one place."""
     named = environ.get("CLAUDE_CONFIG_DIR")
     return (Path(named) if named else Path.home()) / ".claude.json"
 
 
-def workspace_name(root: Path) -> str:
+def derive_workspace_file_name(root: Path) -> str:
     """The name of our files about a workspace: by its real path, whatever is in it."""
     return f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
 
 
-def own_file(config_dir: Path, root: Path) -> Path:
+def locate_own_file(config_dir: Path, root: Path) -> Path:
     """The user's own settings for one workspace."""
-    return config_dir / "workspaces" / workspace_name(root)
+    return config_dir / "workspaces" / derive_workspace_file_name(root)
 
 
-def _absolute(path: Path) -> Path:
+def _to_absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100  (Path.resolve follows links)
 
 
-def layers_of(sources: Sources, root: Path | None) -> list[Layer]:
+def list_layers(sources: SettingsSources, root: Path | None) -> list[Layer]:
     """The layers for the workspace at the real path `root`, whether their files exist or not."""
-    return [*_everywhere(sources), *(_of_workspace(sources, root) if root else ())]
+    return [*_list_global_layers(sources), *(_list_workspace_layers(sources, root) if root else ())]
 
 
-def ordered(layers: Sequence[Layer]) -> list[Layer]:
+def sort_layers(layers: Sequence[Layer]) -> list[Layer]:
     """The highest first. Of two files of one kind, the one that is named later stands higher."""
     later_first = [*reversed(layers)]
-    return sorted(later_first, key=lambda layer: _DEPTH[layer.kind])
+    return sorted(later_first, key=lambda layer: _PRECEDENCE[layer.kind])
 
 
-def _everywhere(sources: Sources) -> Iterator[Layer]:
-    for path in managed_files(sources.managed_dir):
+def _list_global_layers(sources: SettingsSources) -> Iterator[Layer]:
+    for path in list_managed_files(sources.managed_dir):
         yield Layer(LayerKind.MANAGED, path)
     for path in sources.flags:
         yield Layer(LayerKind.FLAG, path)
@@ -156,37 +156,46 @@ def _everywhere(sources: Sources) -> Iterator[Layer]:
     if sources.claude_dir is not None:
         theirs = sources.claude_dir
         yield Layer(LayerKind.CLAUDE_USER, theirs / "settings.json", anchor=theirs)
-    if sources.claude_notes is not None:
-        yield _servers_in(sources.claude_notes, LayerKind.CLAUDE_USER)
+    if sources.claude_state_file is not None:
+        yield _build_servers_layer(sources.claude_state_file, LayerKind.CLAUDE_USER)
 
 
-def _of_workspace(sources: Sources, root: Path) -> Iterator[Layer]:
+def _list_workspace_layers(sources: SettingsSources, root: Path) -> Iterator[Layer]:
     ours = root / ".mcp-dispatch"
     yield Layer(LayerKind.LOCAL, ours / "settings.local.json")
-    yield Layer(LayerKind.OWN, own_file(sources.config_dir, root), anchor=root)
+    yield Layer(LayerKind.OWN, locate_own_file(sources.config_dir, root), anchor=root)
     yield Layer(LayerKind.PROJECT, root / ".mcp.json", anchor=root, servers_only=True)
     yield Layer(LayerKind.PROJECT, ours / "settings.json")
-    if sources.claude_notes is not None:
+    if sources.claude_state_file is not None:
         # Not of the workspace, but of the user for it: it stands over what the repository brings.
         inside = ("projects", str(root))
-        yield _servers_in(sources.claude_notes, LayerKind.CLAUDE_OWN, inside)
+        yield _build_servers_layer(sources.claude_state_file, LayerKind.CLAUDE_OWN, inside)
     # In the home directory these are the user's own files, and stand as such already.
     if sources.claude_dir is not None and sources.claude_dir != root / ".claude":
-        yield from _of_claude(root)
+        yield from _list_claude_layers(root)
 
 
-def _servers_in(notes: Path, kind: LayerKind, inside: tuple[str, ...] = ()) -> Layer:
-    return Layer(kind, notes, anchor=notes.parent, servers_only=True, inside=inside, notes=True)
+def _build_servers_layer(
+    state_file: Path, kind: LayerKind, object_path: tuple[str, ...] = ()
+) -> Layer:
+    return Layer(
+        kind,
+        state_file,
+        anchor=state_file.parent,
+        servers_only=True,
+        object_path=object_path,
+        is_state_file=True,
+    )
 
 
-def _of_claude(root: Path) -> Iterator[Layer]:
+def _list_claude_layers(root: Path) -> Iterator[Layer]:
     yield Layer(LayerKind.CLAUDE_PROJECT, root / ".claude" / "settings.json")
     # Claude Code reads the local file at the repository's root, and an old copy where it started.
-    for place in dict.fromkeys((root, repository_root(root) or root)):
+    for place in dict.fromkeys((root, find_repository_root(root) or root)):
         yield Layer(LayerKind.CLAUDE_LOCAL, place / ".claude" / "settings.local.json")
 
 
-def managed_files(folder: Path) -> list[Path]:
+def list_managed_files(folder: Path) -> list[Path]:
     """`settings.json`, then `settings.d/*.json` by name; a later one stands higher.
 
     Raises `ConfigError` where the folder of parts cannot be listed: rules may be in it.

@@ -7,7 +7,7 @@ from typing import cast
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.env_names import fault
+from mcp_dispatch.settings.env_names import find_variable_problem
 from mcp_dispatch.settings.layers import LayerKind
 from mcp_dispatch.settings.models import (
     DispatchSettings,
@@ -15,9 +15,9 @@ from mcp_dispatch.settings.models import (
     ServerMatch,
     SettingsFile,
 )
-from mcp_dispatch.settings.own_file import APPROVED
-from mcp_dispatch.settings.parse import Kept, LayerFile, RuleText
-from mcp_dispatch.settings.problems import Problem, Severity, format_value
+from mcp_dispatch.settings.own_file import APPROVED_DEFINITIONS_KEY
+from mcp_dispatch.settings.parse import LayerFile, RawSection, RuleText
+from mcp_dispatch.settings.problems import SettingsProblem, Severity, format_value
 
 _MODES = {
     "manual": PermissionMode.DEFAULT,
@@ -49,9 +49,9 @@ class Restrictions:
     allowed: tuple[ServerMatch, ...] | None = None
 
 
-def rules_of(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
+def merge_rules(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
     """All rules; where only managed ones may allow, others still deny and ask."""
-    managed_only = managed_rules_only(files)
+    managed_only = has_managed_rules_only(files)
     return tuple(
         rule
         for file in files
@@ -60,13 +60,17 @@ def rules_of(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
     )
 
 
-def managed_rules_only(files: Sequence[LayerFile]) -> bool:
-    return _managed(files, _MANAGED_RULES_ONLY)
+def has_managed_rules_only(files: Sequence[LayerFile]) -> bool:
+    return _is_enabled_by_managed_file(files, _MANAGED_RULES_ONLY)
 
 
-def approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
+def collect_approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
     """From the user's own file for the workspace, the only one that is written by us."""
-    own = [file.written.get(APPROVED) for file in files if file.layer.kind is LayerKind.OWN]
+    own = [
+        file.raw_values.get(APPROVED_DEFINITIONS_KEY)
+        for file in files
+        if file.layer.kind is LayerKind.OWN
+    ]
     return {
         name: digest
         for approved in own
@@ -76,7 +80,7 @@ def approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
     }
 
 
-def mode_of(files: Sequence[LayerFile], problems: list[Problem]) -> PermissionMode:
+def choose_mode(files: Sequence[LayerFile], problems: list[SettingsProblem]) -> PermissionMode:
     for file in files:
         named = file.permissions.default_mode
         if named is None:
@@ -84,128 +88,134 @@ def mode_of(files: Sequence[LayerFile], problems: list[Problem]) -> PermissionMo
         key = "permissions.defaultMode"
         if named == "auto":
             message = 'there is no model here to decide; "auto" is treated as "default"'
-            problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
+            problems.append(SettingsProblem(Severity.WARNING, file.layer.path, key, message))
         mode = _MODES[named]
-        if mode is PermissionMode.BYPASS_PERMISSIONS and bypass_disabled(files):
+        if mode is PermissionMode.BYPASS_PERMISSIONS and is_bypass_disabled(files):
             message = 'disableBypassPermissionsMode is set; "default" holds instead'
-            problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
+            problems.append(SettingsProblem(Severity.WARNING, file.layer.path, key, message))
             return PermissionMode.DEFAULT
         return mode
     return PermissionMode.DEFAULT
 
 
-def bypass_disabled(files: Sequence[LayerFile]) -> bool:
+def is_bypass_disabled(files: Sequence[LayerFile]) -> bool:
     return any(file.permissions.disable_bypass_permissions_mode == "disable" for file in files)
 
 
-def directories_of(
-    files: Sequence[LayerFile], root: Path | None, problems: list[Problem]
+def collect_directories(
+    files: Sequence[LayerFile], root: Path | None, problems: list[SettingsProblem]
 ) -> tuple[Path, ...]:
     """Relative ones start at the workspace."""
     found: dict[Path, None] = {}
     for file in files:
         for text in file.permissions.additional_directories:
-            directory = _directory(text)
+            directory = _parse_directory(text)
             if directory is None:
                 message = f"not the name of a directory: {format_value(text)}; it is skipped"
                 key = "permissions.additionalDirectories"
-                problems.append(Problem(Severity.WARNING, file.layer.path, key, message))
+                problems.append(SettingsProblem(Severity.WARNING, file.layer.path, key, message))
             else:
                 found[root / directory if root else directory] = None
     return tuple(found)
 
 
-def dispatch_of(files: Sequence[LayerFile]) -> DispatchSettings:
+def merge_dispatch(files: Sequence[LayerFile]) -> DispatchSettings:
     """Key by key from the highest file; examples of rules from all of them."""
     merged: JsonObject = {}
     tests: list[Json] = []
     for file in reversed(files):
-        own = _object(file, "dispatch")
+        own = _get_object(file, "dispatch")
         tests = [*cast("list[Json]", own.get("ruleTests", [])), *tests]
-        merged = _merged(merged, own)
+        merged = _merge_objects(merged, own)
     return DispatchSettings.model_validate({**merged, "ruleTests": tests})
 
 
-def rule_tests_of(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
+def collect_rule_tests(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
     for file in files:
-        tests = cast("list[JsonObject]", _object(file, "dispatch").get("ruleTests", []))
+        tests = cast("list[JsonObject]", _get_object(file, "dispatch").get("ruleTests", []))
         for index, test in enumerate(tests):
             line = file.lines.get(("dispatch", "ruleTests", index))
             effect = Effect[cast(str, test["expect"]).upper()]
             yield RuleTestText(test["call"], effect, file.layer.path, line)
 
 
-def bash_output_of(files: Sequence[LayerFile]) -> int | None:
+def choose_bash_output_limit(files: Sequence[LayerFile]) -> int | None:
     chosen = [file.values.get("bashOutputMaxChars") for file in files]
     return next((most for most in chosen if isinstance(most, int)), None)
 
 
-def hooks_of(files: Sequence[LayerFile]) -> tuple[Kept, ...]:
+def collect_hooks(files: Sequence[LayerFile]) -> tuple[RawSection, ...]:
     """The hooks that are switched on. Only a managed file switches managed hooks off."""
-    kept = kept_of(files, "hooks")
+    kept = collect_sections(files, "hooks")
     switches = [file for file in files if file.values.get("disableAllHooks") is not None]
     off = bool(switches) and switches[0].values["disableAllHooks"] is True
     if off and _is_managed(switches[0]):
         return ()
-    if off or _managed(files, _MANAGED_HOOKS_ONLY):
+    if off or _is_enabled_by_managed_file(files, _MANAGED_HOOKS_ONLY):
         return tuple(each for each in kept if each.layer is LayerKind.MANAGED)
     return kept
 
 
-def hook_list_of(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
+def merge_hook_list(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
     """`allowedHttpHookUrls` or `httpHookAllowedEnvVars`; None where no file says anything.
 
     A managed list holds alone: nobody else can add to it. A managed value that makes no sense
     closes.
     """
     managed = [file for file in files if _is_managed(file)]
-    if any(file.written.get(key) is not None for file in managed):
-        return tuple(_texts(managed, key))
+    if any(file.raw_values.get(key) is not None for file in managed):
+        return tuple(_iter_texts(managed, key))
     return (
-        tuple(_texts(files, key))
+        tuple(_iter_texts(files, key))
         if any(file.values.get(key) is not None for file in files)
         else None
     )
 
 
-def _texts(files: Sequence[LayerFile], key: str) -> Iterator[str]:
+def _iter_texts(files: Sequence[LayerFile], key: str) -> Iterator[str]:
     for file in files:
         yield from cast("list[str]", file.values.get(key) or [])
 
 
-def env_of(files: Sequence[LayerFile], problems: list[Problem]) -> tuple[Kept, ...]:
-    kept: list[Kept] = []
-    for each in kept_of(files, "env"):
+def collect_env(
+    files: Sequence[LayerFile], problems: list[SettingsProblem]
+) -> tuple[RawSection, ...]:
+    kept: list[RawSection] = []
+    for each in collect_sections(files, "env"):
         good: JsonObject = {}
         for name, value in cast("dict[str, str]", each.value).items():
-            why = fault(name, value)
+            why = find_variable_problem(name, value)
             if why is None:
                 good[name] = value
             else:
                 # Not the value: it may be a secret.
                 message = f"{why}; it is skipped"
                 key = f"env.{format_value(name)}"
-                problems.append(Problem(Severity.WARNING, each.file, key, message))
-        kept += [Kept(good, each.file, each.layer)] if good else []
+                problems.append(SettingsProblem(Severity.WARNING, each.file, key, message))
+        kept += [RawSection(good, each.file, each.layer)] if good else []
     return tuple(kept)
 
 
-def kept_of(files: Sequence[LayerFile], key: str) -> tuple[Kept, ...]:
-    values = [(file, _object(file, key)) for file in files]
-    return tuple(Kept(value, file.layer.path, file.layer.kind) for file, value in values if value)
+def collect_sections(files: Sequence[LayerFile], key: str) -> tuple[RawSection, ...]:
+    values = [(file, _get_object(file, key)) for file in files]
+    return tuple(
+        RawSection(value, file.layer.path, file.layer.kind) for file, value in values if value
+    )
 
 
-def restrictions_of(files: Sequence[LayerFile]) -> Restrictions:
+def merge_restrictions(files: Sequence[LayerFile]) -> Restrictions:
     """Denied servers of every file; allowed ones of managed files, else of the others together."""
     parsed = [(file, SettingsFile.model_validate(file.values)) for file in files]
     lists = [
-        (file, each.allowed_mcp_servers) for file, each in parsed if not file.layer.of_workspace
+        (file, each.allowed_mcp_servers)
+        for file, each in parsed
+        if not file.layer.is_workspace_layer
     ]
     # A list that makes no sense allows nothing: an administrator meant to close something.
     stated = [
         (file, allowed or [])
         for file, allowed in lists
-        if allowed is not None or file.written.get("allowedMcpServers") is not None
+        if allowed is not None or file.raw_values.get("allowedMcpServers") is not None
     ]
     managed = [(file, allowed) for file, allowed in stated if _is_managed(file)]
     allowed = [match for _, matches in managed or stated for match in matches]
@@ -216,30 +226,30 @@ def restrictions_of(files: Sequence[LayerFile]) -> Restrictions:
     )
 
 
-def misplaced(files: Sequence[LayerFile]) -> Iterator[Problem]:
+def find_misplaced_keys(files: Sequence[LayerFile]) -> Iterator[SettingsProblem]:
     """Keys that only a managed file, or only a file outside the workspace, can have."""
     for file in files:
         for key in (_MANAGED_HOOKS_ONLY, _MANAGED_RULES_ONLY):
             if file.values.get(key) is True and not _is_managed(file):
                 message = "only a managed file can set this; it has no effect"
-                yield Problem(Severity.WARNING, file.layer.path, key, message)
+                yield SettingsProblem(Severity.WARNING, file.layer.path, key, message)
         for key in HOOK_LISTS:
-            if file.layer.of_workspace and file.values.get(key) is not None:
+            if file.layer.is_workspace_layer and file.values.get(key) is not None:
                 message = "a workspace cannot set this; set it in a file of your own"
-                yield Problem(Severity.WARNING, file.layer.path, key, message)
+                yield SettingsProblem(Severity.WARNING, file.layer.path, key, message)
 
 
-def _managed(files: Sequence[LayerFile], key: str) -> bool:
+def _is_enabled_by_managed_file(files: Sequence[LayerFile], key: str) -> bool:
     """A value that makes no sense closes too: an administrator meant something by it."""
     managed = [file for file in files if _is_managed(file)]
-    return any(file.written.get(key, False) is not False for file in managed)
+    return any(file.raw_values.get(key, False) is not False for file in managed)
 
 
 def _is_managed(file: LayerFile) -> bool:
     return file.layer.kind is LayerKind.MANAGED
 
 
-def _directory(text: str) -> Path | None:
+def _parse_directory(text: str) -> Path | None:
     if not text or "\0" in text or text.encode(errors="ignore").decode() != text:
         return None
     try:
@@ -248,16 +258,16 @@ def _directory(text: str) -> Path | None:
         return None
 
 
-def _object(file: LayerFile, key: str) -> JsonObject:
+def _get_object(file: LayerFile, key: str) -> JsonObject:
     value = file.values.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _merged(low: JsonObject, high: JsonObject) -> JsonObject:
+def _merge_objects(low: JsonObject, high: JsonObject) -> JsonObject:
     result = dict(low)
     for key, value in high.items():
         below = result.get(key)
         if isinstance(value, dict) and isinstance(below, dict):
-            value = _merged(below, value)
+            value = _merge_objects(below, value)
         result[key] = value
     return result

@@ -154,7 +154,7 @@ class ServerMatch(_Section):
     server_url: str | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "ServerMatch":
+    def _require_one_field(self) -> "ServerMatch":
         if len(self.model_fields_set) != 1:
             raise ValueError("expected one of serverName, serverCommand and serverUrl")
         return self
@@ -200,23 +200,25 @@ class SettingsFile(_Section):
     http_hook_allowed_env_vars: list[str] | None = None
 
 
-def settings_json_schema() -> JsonObject:
+def build_settings_json_schema() -> JsonObject:
     """The JSON schema of a settings file, for editors."""
     schema: JsonObject = SettingsFile.model_json_schema(by_alias=True, mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-VARIABLE = "MCP_DISPATCH_MAX_CONCURRENCY"
+CONCURRENCY_VARIABLE = "MCP_DISPATCH_MAX_CONCURRENCY"
 
 logger = logging.getLogger(__name__)
 
 
-def limit_from(environ: Mapping[str, str]) -> int | None:
+def read_concurrency_limit(environ: Mapping[str, str]) -> int | None:
     """What the variable says, which is meant for one start and so comes before every file."""
-    given = environ.get(VARIABLE)
+    given = environ.get(CONCURRENCY_VARIABLE)
     if given is None:
         return None
     if re.fullmatch("0*[1-9][0-9]{0,8}", given):
         return int(given)
-    logger.warning("%s: expected a number over 0, got %r; it is ignored", VARIABLE, given)
+    logger.warning(
+        "%s: expected a number over 0, got %r; it is ignored", CONCURRENCY_VARIABLE, given
+    )
     return None

@@ -12,17 +12,19 @@ from pydantic_core import ErrorDetails
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.json_lines import EMPTY, Layout
+from mcp_dispatch.settings.json_lines import EMPTY_LAYOUT, JsonLayout
 from mcp_dispatch.settings.layers import Layer, LayerKind
 from mcp_dispatch.settings.models import Permissions, SettingsFile
-from mcp_dispatch.settings.problems import Problem, Severity, format_value
-from mcp_dispatch.settings.read_file import Text
+from mcp_dispatch.settings.problems import SettingsProblem, Severity, format_value
+from mcp_dispatch.settings.read_file import ParsedFile
 
-_RULES = ("allow", "ask", "deny")
-_MANAGED_ONLY = ("allowManagedHooksOnly", "allowManagedPermissionRulesOnly")
+_RULE_LISTS = ("allow", "ask", "deny")
+_MANAGED_ONLY_KEYS = ("allowManagedHooksOnly", "allowManagedPermissionRulesOnly")
 
 
-def cleaned(value: JsonObject, file: Path, problems: list[Problem]) -> JsonObject:
+def drop_invalid_values(
+    value: JsonObject, file: Path, problems: list[SettingsProblem]
+) -> JsonObject:
     """What of `value` fits the models; what does not is reported. Rules are left out of it."""
     kept = copy.deepcopy(value)
     while True:
@@ -30,31 +32,31 @@ def cleaned(value: JsonObject, file: Path, problems: list[Problem]) -> JsonObjec
             SettingsFile.model_validate(kept)
         except ValidationError as invalid:
             # All at once: a file may hold thousands of them, and each round reads it whole.
-            faults = _by_location(kept, invalid.errors(include_url=False))
+            faults = _group_by_location(kept, invalid.errors(include_url=False))
             for location, error in faults.items():
-                if not _is_a_rule(location):
-                    problems.append(_problem(file, location, error))
-            _remove(kept, faults)
+                if not _is_rule(location):
+                    problems.append(_build_problem(file, location, error))
+            _remove_values(kept, faults)
         else:
             return kept
 
 
-def _by_location(
+def _group_by_location(
     value: JsonObject, errors: Iterable[ErrorDetails]
 ) -> dict[tuple[str | int, ...], ErrorDetails]:
     """The first error of each place: the branches of a union all complain of the same one."""
     found: dict[tuple[str | int, ...], ErrorDetails] = {}
     for error in errors:
-        found.setdefault(_location(value, error["loc"]), error)
+        found.setdefault(_find_location(value, error["loc"]), error)
     return found
 
 
-def _is_a_rule(location: Sequence[str | int]) -> bool:
+def _is_rule(location: Sequence[str | int]) -> bool:
     """Entries of a rule list are reported where they are read, with their line."""
-    return len(location) == 3 and location[0] == "permissions" and location[1] in _RULES
+    return len(location) == 3 and location[0] == "permissions" and location[1] in _RULE_LISTS
 
 
-def _location(value: Json, location: Sequence[str | int]) -> tuple[str | int, ...]:
+def _find_location(value: Json, location: Sequence[str | int]) -> tuple[str | int, ...]:
     """The part of pydantic's location that exists in the file."""
     found: list[str | int] = []
     for step in location:
@@ -69,51 +71,54 @@ def _location(value: Json, location: Sequence[str | int]) -> tuple[str | int, ..
     return tuple(found)
 
 
-def _remove(value: JsonObject, locations: Iterable[tuple[str | int, ...]]) -> None:
+def _remove_values(value: JsonObject, locations: Iterable[tuple[str | int, ...]]) -> None:
     """From the end, so that the places of a list keep their numbers; a part goes with its whole."""
     chosen = set(locations)
     apart = [each for each in chosen if not any(each[:n] in chosen for n in range(1, len(each)))]
-    for location in sorted(apart, key=_last_first, reverse=True):
+    for location in sorted(apart, key=_build_sort_key, reverse=True):
         holder: Json = value
         for step in location[:-1]:
             holder = cast("dict[str | int, Json]", holder)[step]
         del cast("dict[str | int, Json]", holder)[location[-1]]
 
 
-def _last_first(location: tuple[str | int, ...]) -> list[tuple[int, str]]:
+def _build_sort_key(location: tuple[str | int, ...]) -> list[tuple[int, str]]:
     return [(step, "") if isinstance(step, int) else (-1, step) for step in location]
 
 
-def _problem(file: Path, location: Sequence[str | int], error: ErrorDetails) -> Problem:
+def _build_problem(
+    file: Path, location: Sequence[str | int], error: ErrorDetails
+) -> SettingsProblem:
     key = ".".join(map(str, location))
     if error["type"] == "extra_forbidden":
         message = "unknown key; it is skipped. Look for a typo"
-        return Problem(Severity.ERROR, file, key, message)
+        return SettingsProblem(Severity.ERROR, file, key, message)
     severity = Severity.ERROR if location[0] == "dispatch" else Severity.WARNING
     if error["type"] == "missing":
         message = f"{error['loc'][-1]!r} is missing; it is skipped"
-        return Problem(severity, file, key, message)
+        return SettingsProblem(severity, file, key, message)
     expected = error["msg"].removeprefix("Input should be ")
     given = cast("Json", error["input"])
-    return Problem(
-        severity, file, key, f"expected {expected}, got {format_value(given)}; {_fate(key, given)}"
+    return SettingsProblem(
+        severity,
+        file,
+        key,
+        f"expected {expected}, got {format_value(given)}; {_describe_consequence(key, given)}",
     )
 
 
-def _fate(key: str, given: Json) -> str:
+def _describe_consequence(key: str, value: Json) -> str:
     # A deny that is not in a list was still meant: leaving it out would open what it closes.
-    if key in ("permissions.deny", "permissions.ask") and isinstance(given, str):
+    if key in ("permissions.deny", "permissions.ask") and isinstance(value, str):
         return "it is taken as the only rule"
-    if key in _MANAGED_ONLY:
+    if key in _MANAGED_ONLY_KEYS:
         return "in a managed file it is taken as true"
     return "it is skipped"
 
 
 _EFFECTS = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
 # Keys of Claude Code's that mean nothing here.
-_WITHOUT_EFFECT = frozenset(
-    {"disableAutoMode", "blockReadsExemptPaths", "workingDirectoriesAsGiven"}
-)
+_IGNORED_KEYS = frozenset({"disableAutoMode", "blockReadsExemptPaths", "workingDirectoriesAsGiven"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ class RuleText:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RawSection:
     """A value that another room reads for itself, and the file it stands in."""
 
     value: JsonObject
@@ -144,8 +149,8 @@ class LayerFile:
     layer: Layer
     values: JsonObject
     rules: tuple[RuleText, ...] = ()
-    layout: Layout = EMPTY
-    written: JsonObject = field(default_factory=lambda: {})
+    layout: JsonLayout = EMPTY_LAYOUT
+    raw_values: JsonObject = field(default_factory=lambda: {})
     """The file as it is."""
 
     @cached_property
@@ -162,70 +167,80 @@ class LayerFile:
         return found
 
 
-def read_layer(layer: Layer, text: Text, problems: list[Problem]) -> LayerFile:
-    for repeated in text.layout.repeated:
+def parse_layer(layer: Layer, text: ParsedFile, problems: list[SettingsProblem]) -> LayerFile:
+    for repeated in text.layout.repeated_keys:
         key = ".".join(map(str, repeated.path))
         message = "the key occurs twice; write it once. Of its rules, deny and ask all apply"
-        problems.append(Problem(Severity.ERROR, layer.path, key, message, repeated.line))
+        problems.append(SettingsProblem(Severity.ERROR, layer.path, key, message, repeated.line))
     if layer.servers_only:
-        found = _at(text.value, layer.inside)
+        found = _lookup_object(text.value, layer.object_path)
         servers: JsonObject = {key: found[key] for key in ("mcpServers",) if key in found}
-        return LayerFile(layer, cleaned(servers, layer.path, problems), layout=text.layout)
-    rules = _rules(layer, text, problems)
-    problems.extend(_unknown_permissions(layer, text.value))
-    values = cleaned(text.value, layer.path, problems)
+        return LayerFile(
+            layer, drop_invalid_values(servers, layer.path, problems), layout=text.layout
+        )
+    rules = _parse_rules(layer, text, problems)
+    problems.extend(_find_unknown_permissions(layer, text.value))
+    values = drop_invalid_values(text.value, layer.path, problems)
     return LayerFile(layer, values, rules, text.layout, text.value)
 
 
-def _at(value: JsonObject, steps: tuple[str, ...]) -> JsonObject:
+def _lookup_object(value: JsonObject, steps: tuple[str, ...]) -> JsonObject:
     for step in steps:
         inner = value.get(step)
         value = inner if isinstance(inner, dict) else {}
     return value
 
 
-def _rules(layer: Layer, text: Text, problems: list[Problem]) -> tuple[RuleText, ...]:
+def _parse_rules(
+    layer: Layer, text: ParsedFile, problems: list[SettingsProblem]
+) -> tuple[RuleText, ...]:
     rules: list[RuleText] = []
     for name, effect in _EFFECTS.items():
         leaves = [leaf for leaf in text.layout.leaves if leaf.path[:2] == ("permissions", name)]
         if effect is Effect.ALLOW:
             # A repeated key: JSON's last one holds, and nothing else is allowed.
-            leaves = leaves[len(leaves) - _entries(text.value, name) :]
+            leaves = leaves[len(leaves) - _count_entries(text.value, name) :]
         for leaf in leaves:
             key = f"permissions.{name}" + "".join(f"[{step}]" for step in leaf.path[2:])
             if len(leaf.path) > 3 or not isinstance(leaf.value, str):
                 message = (
                     f"expected a rule as a string, got {format_value(leaf.value)}; it is skipped"
                 )
-                problems.append(Problem(Severity.WARNING, layer.path, key, message, leaf.line))
+                problems.append(
+                    SettingsProblem(Severity.WARNING, layer.path, key, message, leaf.line)
+                )
             elif len(leaf.path) == 2 and effect is Effect.ALLOW:
                 continue  # reported with the other entries of the wrong type
             else:
                 rules.append(
-                    RuleText(effect, leaf.value, layer.path, leaf.line, layer.kind, layer.start)
+                    RuleText(
+                        effect, leaf.value, layer.path, leaf.line, layer.kind, layer.rule_anchor
+                    )
                 )
     return tuple(rules)
 
 
-def _entries(value: JsonObject, name: str) -> int:
+def _count_entries(value: JsonObject, name: str) -> int:
     """How many leaves the list has that holds."""
     permissions = value.get("permissions")
-    return _leaves(permissions.get(name, [])) if isinstance(permissions, dict) else 0
+    return _count_leaves(permissions.get(name, [])) if isinstance(permissions, dict) else 0
 
 
-def _leaves(value: Json) -> int:
+def _count_leaves(value: Json) -> int:
     if isinstance(value, dict):
-        return sum(_leaves(inner) for inner in value.values())
+        return sum(_count_leaves(inner) for inner in value.values())
     if isinstance(value, list):
-        return sum(_leaves(inner) for inner in value)
+        return sum(_count_leaves(inner) for inner in value)
     return 1
 
 
-def _unknown_permissions(layer: Layer, value: JsonObject) -> list[Problem]:
+def _find_unknown_permissions(layer: Layer, value: JsonObject) -> list[SettingsProblem]:
     permissions = value.get("permissions")
-    known = {field.alias for field in Permissions.model_fields.values()} | _WITHOUT_EFFECT
+    known = {field.alias for field in Permissions.model_fields.values()} | _IGNORED_KEYS
     return [
-        Problem(Severity.WARNING, layer.path, f"permissions.{key}", "unknown key; look for a typo")
+        SettingsProblem(
+            Severity.WARNING, layer.path, f"permissions.{key}", "unknown key; look for a typo"
+        )
         for key in (permissions if isinstance(permissions, dict) else {})
         if key not in known
     ]

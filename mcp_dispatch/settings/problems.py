@@ -6,9 +6,9 @@ from enum import Enum
 from pathlib import Path
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.model.text import escape_unprintable, shown
+from mcp_dispatch.model.text import escape_unprintable, format_excerpt
 
-_SHOWN = 80
+_MAX_VALUE_CHARS = 80
 
 
 class Severity(Enum):
@@ -17,7 +17,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingsProblem:
     """One entry that has no effect, or not the one its author may expect."""
 
     severity: Severity
@@ -38,31 +38,31 @@ def format_value(value: Json) -> str:
     if isinstance(value, list):
         return "a list"
     text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProblemReporter:
     """Collects problems about one place of a file."""
 
     file: str
     key: str
     problems: list[str]
 
-    def at(self, key: str) -> "Report":
-        return Report(self.file, f"{self.key}.{shown(key)}", self.problems)
+    def enter_key(self, key: str) -> "ProblemReporter":
+        return ProblemReporter(self.file, f"{self.key}.{format_excerpt(key)}", self.problems)
 
-    def item(self, index: int) -> "Report":
-        return Report(self.file, f"{self.key}[{index}]", self.problems)
+    def enter_item(self, index: int) -> "ProblemReporter":
+        return ProblemReporter(self.file, f"{self.key}[{index}]", self.problems)
 
-    def say(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
         self.problems.append(f"{escape_unprintable(self.file)}: {self.key}: {problem}")
 
-    def expected(self, expectation: str, value: Json) -> None:
-        self.say(f"expected {expectation}, got {value_shown(value)}; it is skipped")
+    def report_unexpected(self, expectation: str, value: Json) -> None:
+        self.report(f"expected {expectation}, got {describe_value(value)}; it is skipped")
 
 
-def value_shown(value: Json) -> str:
+def describe_value(value: Json) -> str:
     """Short and as JSON; of lists and objects only that they are one, for they may hold secrets."""
     if value is None:
         return "nothing"
@@ -70,4 +70,4 @@ def value_shown(value: Json) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
-    return shown(json.dumps(value, ensure_ascii=False))
+    return format_excerpt(json.dumps(value, ensure_ascii=False))

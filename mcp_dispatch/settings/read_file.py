@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.json_lines import EMPTY, Layout, layout
+from mcp_dispatch.settings.json_lines import EMPTY_LAYOUT, JsonLayout, parse_layout
 
-LARGEST = 2 * 1024 * 1024
+MAX_FILE_BYTES = 2 * 1024 * 1024
 """Bytes. A settings file is written by hand."""
 
-LARGEST_NOTES = 32 * 1024 * 1024
+MAX_STATE_FILE_BYTES = 32 * 1024 * 1024
 """Bytes of a file in which a program keeps its own things, too."""
 
-DEEPEST = 64
+MAX_NESTING_DEPTH = 64
 """Levels of objects and lists in each other."""
 
 # Without it a pipe that somebody put in a settings file's place would hold the start up.
-_OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ParsedFile:
     """What the file says, and where it says it."""
 
     value: JsonObject
-    layout: Layout
+    layout: JsonLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class BrokenFile:
     reason: str
 
 
-def read_text(path: Path, *, notes: bool = False) -> Text | BrokenFile | None:
+def read_json_file(path: Path, *, is_state_file: bool = False) -> ParsedFile | BrokenFile | None:
     """None where there is no such file. Of a program's `notes`, lines are not told."""
-    largest = LARGEST_NOTES if notes else LARGEST
+    largest = MAX_STATE_FILE_BYTES if is_state_file else MAX_FILE_BYTES
     try:
-        content = regular_content(path, largest + 1)
+        content = read_regular_file(path, largest + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -51,41 +51,41 @@ def read_text(path: Path, *, notes: bool = False) -> Text | BrokenFile | None:
         return BrokenFile("not a regular file")
     if len(content) > largest:
         return BrokenFile(f"larger than {largest:,} bytes")
-    return _parsed(content, notes=notes)
+    return _parse_content(content, is_state_file=is_state_file)
 
 
-class Shelf:
+class LastGoodFiles:
     """What each file said when it last made sense: a slip while editing takes no rule away."""
 
-    def __init__(self, kept: Mapping[Path, Text] | None = None) -> None:
-        self._kept = dict(kept or {})
+    def __init__(self, files: Mapping[Path, ParsedFile] | None = None) -> None:
+        self._files = dict(files or {})
 
-    def keep(self, path: Path, text: Text) -> None:
-        self._kept[path] = text
+    def store(self, path: Path, text: ParsedFile) -> None:
+        self._files[path] = text
 
-    def last(self, path: Path) -> Text | None:
-        return self._kept.get(path)
+    def find(self, path: Path) -> ParsedFile | None:
+        return self._files.get(path)
 
     def forget(self, path: Path) -> None:
-        self._kept.pop(path, None)
+        self._files.pop(path, None)
 
 
-def regular_content(path: Path, at_most: int) -> bytes | None:
+def read_regular_file(path: Path, max_bytes: int) -> bytes | None:
     """The first bytes of a regular file, None of anything else. Raises as `os.open` does."""
-    descriptor = os.open(path, _OPEN)
+    descriptor = os.open(path, _OPEN_FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(at_most)
+            return file.read(max_bytes)
     finally:
         os.close(descriptor)
 
 
-def _parsed(content: bytes, *, notes: bool) -> Text | BrokenFile:
+def _parse_content(content: bytes, *, is_state_file: bool) -> ParsedFile | BrokenFile:
     try:
         text = content.decode("utf-8-sig")
-        value = cast("Json", json.loads(text, parse_constant=_refuse))
+        value = cast("Json", json.loads(text, parse_constant=_reject_constant))
     except UnicodeDecodeError as error:
         return BrokenFile(f"not UTF-8 at byte {error.start}")
     except json.JSONDecodeError as error:
@@ -96,13 +96,15 @@ def _parsed(content: bytes, *, notes: bool) -> Text | BrokenFile:
         return BrokenFile(f"not JSON: {error}")
     if not isinstance(value, dict):
         return BrokenFile("expected an object at the top")
-    if notes:
-        return Text(value, EMPTY)
-    places = layout(text)
-    if places.depth > DEEPEST:
-        return BrokenFile(f"nested too deeply: {places.depth} levels, at most {DEEPEST} are read")
-    return Text(value, places)
+    if is_state_file:
+        return ParsedFile(value, EMPTY_LAYOUT)
+    places = parse_layout(text)
+    if places.depth > MAX_NESTING_DEPTH:
+        return BrokenFile(
+            f"nested too deeply: {places.depth} levels, at most {MAX_NESTING_DEPTH} are read"
+        )
+    return ParsedFile(value, places)
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")

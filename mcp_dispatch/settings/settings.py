@@ -10,46 +10,51 @@ from typing import cast
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings import merge
-from mcp_dispatch.settings.hook_scripts import scripts_named_by
+from mcp_dispatch.settings.hook_scripts import find_hook_scripts
 from mcp_dispatch.settings.layers import (
     Layer,
     LayerKind,
-    Sources,
-    layers_of,
-    ordered,
-    user_config_dir,
+    SettingsSources,
+    find_user_config_dir,
+    list_layers,
+    sort_layers,
 )
 from mcp_dispatch.settings.merge import Restrictions, RuleTestText
 from mcp_dispatch.settings.models import DispatchSettings, PermissionMode
-from mcp_dispatch.settings.parse import Kept, LayerFile, RuleText, read_layer
-from mcp_dispatch.settings.problems import Problem, Severity
-from mcp_dispatch.settings.read_file import Shelf, Text, read_text
+from mcp_dispatch.settings.parse import LayerFile, RawSection, RuleText, parse_layer
+from mcp_dispatch.settings.problems import SettingsProblem, Severity
+from mcp_dispatch.settings.read_file import LastGoodFiles, ParsedFile, read_json_file
 from mcp_dispatch.settings.trust import (
-    NOTHING_ASKED,
-    Record,
-    Standing,
+    TRUST_NOT_NEEDED,
     Trust,
+    TrustRecord,
+    TrustStatus,
+    evaluate_trust,
+    locate_record,
     read_record,
-    record_path,
-    standing,
 )
-from mcp_dispatch.settings.trust_survey import Refusal, Survey, gated, survey
+from mcp_dispatch.settings.trust_survey import (
+    RefusedEntry,
+    TrustSurvey,
+    filter_granted,
+    inspect_files,
+)
 
 __all__ = [
     "FileState",
-    "Kept",
     "Layer",
     "LayerKind",
+    "LayerStatus",
+    "RawSection",
     "RuleTestText",
     "RuleText",
     "Settings",
-    "Source",
-    "load",
-    "user_config_dir",
+    "find_user_config_dir",
+    "load_settings",
 ]
 
-_NOT_EVERYWHERE = ("hooks", "env", "mcpServers")
-_WHY_WITHHELD = {
+_OPTIONAL_KEYS = ("hooks", "env", "mcpServers")
+_WITHHELD_REASONS = {
     Trust.UNTRUSTED: "the workspace is not trusted",
     Trust.CHANGED: "the workspace was trusted without it",
     Trust.LOOSENED: "rules or hooks that stood when the workspace was trusted are gone",
@@ -67,7 +72,7 @@ class FileState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LayerStatus:
     """One file that was looked for."""
 
     layer: Layer
@@ -87,29 +92,29 @@ class Settings:
     bypass_disabled: bool = False
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     bash_output_max_chars: int | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[SettingsProblem, ...] = ()
     files: tuple[Path, ...] = ()
     """Every file of every layer, there or not: one that is missing can be made."""
 
     hook_scripts: tuple[Path, ...] = ()
     """Files that hook commands name, also those of hooks that are off."""
 
-    hooks: tuple[Kept, ...] = ()
+    hooks: tuple[RawSection, ...] = ()
     http_hook_urls: tuple[str, ...] | None = None
     http_hook_variables: tuple[str, ...] | None = None
-    env: tuple[Kept, ...] = ()
-    mcp_servers: tuple[Kept, ...] = ()
+    env: tuple[RawSection, ...] = ()
+    mcp_servers: tuple[RawSection, ...] = ()
     restrictions: Restrictions = field(default_factory=Restrictions)
     rule_tests: tuple[RuleTestText, ...] = ()
-    sources: tuple[Source, ...] = ()
-    standing: Standing = NOTHING_ASKED
+    layer_statuses: tuple[LayerStatus, ...] = ()
+    trust_status: TrustStatus = TRUST_NOT_NEEDED
     managed_rules_only: bool = False
     """Allow rules of files that are not managed count for nothing."""
 
     approved_definitions: Mapping[str, str] = field(default_factory=lambda: {})
     """Which definition of an upstream tool an allow rule of the user's own file was given to."""
 
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedEntry, ...] = ()
     """What the workspace asks for and no workspace can have."""
 
     @property
@@ -118,20 +123,20 @@ class Settings:
         layers = [cast("dict[str, str]", each.value) for each in reversed(self.env)]
         return {name: value for layer in layers for name, value in layer.items()}
 
-    def mode_with(self, flag: PermissionMode | None) -> PermissionMode:
+    def resolve_mode(self, flag: PermissionMode | None) -> PermissionMode:
         """The mode that holds where a flag names one."""
         mode = flag or self.mode
         bypass = mode is PermissionMode.BYPASS_PERMISSIONS
         return PermissionMode.DEFAULT if bypass and self.bypass_disabled else mode
 
 
-def load(
+def load_settings(
     layers: Sequence[Layer],
     *,
     supported: frozenset[str] = frozenset(),
-    record: Record | None = None,
+    record: TrustRecord | None = None,
     root: Path | None = None,
-    shelf: Shelf | None = None,
+    last_good: LastGoodFiles | None = None,
 ) -> Settings:
     """Merges the files that exist: lists concatenated, scalars by the highest layer.
 
@@ -140,18 +145,24 @@ def load(
     workspace at `root`. A file that has become unreadable since `shelf` kept it holds as it was.
     Raises `ConfigError` for a file that a person named, or that is managed, and cannot be read.
     """
-    problems: list[Problem] = []
-    looked = [(layer, *_text(layer, shelf or Shelf(), problems)) for layer in ordered(layers)]
-    read = [read_layer(layer, text, problems) for layer, _, text in looked if text is not None]
-    found = survey(file for file in read if file.layer.of_workspace)
-    stand = standing(record, found, (each.path for each in layers if each.of_workspace))
-    files = [gated(file, stand.granted) if file.layer.of_workspace else file for file in read]
-    problems += [*_of_trust(stand, root), *map(_of_refusal, found.refused)]
-    problems += [*merge.misplaced(read), *_not_supported(files, supported)]
+    problems: list[SettingsProblem] = []
+    looked = [
+        (layer, *_read_layer_file(layer, last_good or LastGoodFiles(), problems))
+        for layer in sort_layers(layers)
+    ]
+    read = [parse_layer(layer, text, problems) for layer, _, text in looked if text is not None]
+    found = inspect_files(file for file in read if file.layer.is_workspace_layer)
+    stand = evaluate_trust(record, found, (each.path for each in layers if each.is_workspace_layer))
+    files = [
+        filter_granted(file, stand.granted) if file.layer.is_workspace_layer else file
+        for file in read
+    ]
+    problems += [*_report_withheld_entries(stand, root), *map(_report_refusal, found.refused)]
+    problems += [*merge.find_misplaced_keys(read), *_find_unsupported_keys(files, supported)]
     return Settings(
-        rules=merge.rules_of(files),
-        mode=merge.mode_of(files, problems),
-        additional_directories=merge.directories_of(files, root, problems),
+        rules=merge.merge_rules(files),
+        mode=merge.choose_mode(files, problems),
+        additional_directories=merge.collect_directories(files, root, problems),
         # These only tighten: one file that asks for it is enough.
         block_reads_outside=any(
             file.permissions.block_reads_outside_working_directories for file in files
@@ -160,119 +171,125 @@ def load(
             file.permissions.block_writes_outside_working_directories for file in files
         ),
         deny_instead_of_prompting=any(file.permissions.deny_instead_of_prompting for file in files),
-        bypass_disabled=merge.bypass_disabled(files),
-        managed_rules_only=merge.managed_rules_only(files),
-        approved_definitions=merge.approved_definitions(files),
-        dispatch=merge.dispatch_of(files),
-        bash_output_max_chars=merge.bash_output_of(files),
-        hooks=merge.hooks_of(files),
-        http_hook_urls=merge.hook_list_of(files, "allowedHttpHookUrls"),
-        http_hook_variables=merge.hook_list_of(files, "httpHookAllowedEnvVars"),
-        env=merge.env_of(files, problems),
-        mcp_servers=merge.kept_of(files, "mcpServers"),
-        restrictions=merge.restrictions_of(files),
-        rule_tests=tuple(merge.rule_tests_of(files)),
+        bypass_disabled=merge.is_bypass_disabled(files),
+        managed_rules_only=merge.has_managed_rules_only(files),
+        approved_definitions=merge.collect_approved_definitions(files),
+        dispatch=merge.merge_dispatch(files),
+        bash_output_max_chars=merge.choose_bash_output_limit(files),
+        hooks=merge.collect_hooks(files),
+        http_hook_urls=merge.merge_hook_list(files, "allowedHttpHookUrls"),
+        http_hook_variables=merge.merge_hook_list(files, "httpHookAllowedEnvVars"),
+        env=merge.collect_env(files, problems),
+        mcp_servers=merge.collect_sections(files, "mcpServers"),
+        restrictions=merge.merge_restrictions(files),
+        rule_tests=tuple(merge.collect_rule_tests(files)),
         files=tuple(dict.fromkeys(layer.path for layer, _, _ in looked)),
-        hook_scripts=scripts_named_by(merge.kept_of(read, "hooks"), root),
-        sources=tuple(Source(layer, state) for layer, state, _ in looked),
-        standing=stand,
+        hook_scripts=find_hook_scripts(merge.collect_sections(read, "hooks"), root),
+        layer_statuses=tuple(LayerStatus(layer, state) for layer, state, _ in looked),
+        trust_status=stand,
         refused=found.refused,
         problems=tuple(problems),
     )
 
 
-def _text(layer: Layer, shelf: Shelf, problems: list[Problem]) -> tuple[FileState, Text | None]:
+def _read_layer_file(
+    layer: Layer, last_good: LastGoodFiles, problems: list[SettingsProblem]
+) -> tuple[FileState, ParsedFile | None]:
     """What the file says. One that must be there and never could be read stops everything."""
-    text = read_text(layer.path, notes=layer.notes)
-    if isinstance(text, Text):
-        shelf.keep(layer.path, text)
+    text = read_json_file(layer.path, is_state_file=layer.is_state_file)
+    if isinstance(text, ParsedFile):
+        last_good.store(layer.path, text)
         return FileState.READ, text
     must = layer.kind is LayerKind.FLAG
     if layer.kind is LayerKind.MANAGED:
         # A link that leads nowhere is there: somebody meant a file by it.
         must = text is not None or layer.path.is_symlink()
     if text is None and not must:
-        shelf.forget(layer.path)
+        last_good.forget(layer.path)
         return FileState.ABSENT, None
     reason = "no such file" if text is None else text.reason
-    last = shelf.last(layer.path)
+    last = last_good.find(layer.path)
     if must and last is None:
         raise ConfigError(str(layer.path), "", reason)
     fate = "the whole file is ignored" if last is None else "what it said before stays in force"
-    problems.append(Problem(Severity.ERROR, layer.path, "", f"{reason}; {fate}"))
+    problems.append(SettingsProblem(Severity.ERROR, layer.path, "", f"{reason}; {fate}"))
     return (FileState.BROKEN, None) if last is None else (FileState.KEPT, last)
 
 
-def _of_trust(stand: Standing, root: Path | None) -> Iterator[Problem]:
+def _report_withheld_entries(status: TrustStatus, root: Path | None) -> Iterator[SettingsProblem]:
     """One line for each file of which something is off."""
     place = shlex.quote(str(root)) if root else "DIR"
-    for file, count in Counter(entry.file for entry in stand.withheld).items():
+    for file, count in Counter(entry.file for entry in status.withheld).items():
         what = "1 entry has" if count == 1 else f"{count} entries have"
         message = (
-            f"{what} no effect: {_WHY_WITHHELD[stand.trust]}; look at it with "
+            f"{what} no effect: {_WITHHELD_REASONS[status.trust]}; look at it with "
             f"`mcp-dispatch trust {place}`"
         )
-        yield Problem(Severity.WARNING, file, "", message)
+        yield SettingsProblem(Severity.WARNING, file, "", message)
 
 
-def _of_refusal(refusal: Refusal) -> Problem:
+def _report_refusal(refusal: RefusedEntry) -> SettingsProblem:
     entry = refusal.entry
     message = f"{refusal.reason}; it has no effect"
-    return Problem(Severity.WARNING, entry.file, entry.key, message, entry.line)
+    return SettingsProblem(Severity.WARNING, entry.file, entry.key, message, entry.line)
 
 
-def _not_supported(files: Iterable[LayerFile], supported: frozenset[str]) -> Iterator[Problem]:
+def _find_unsupported_keys(
+    files: Iterable[LayerFile], supported: frozenset[str]
+) -> Iterator[SettingsProblem]:
     message = "not supported yet in settings files; it has no effect"
     for file in files:
-        for key in _NOT_EVERYWHERE:
+        for key in _OPTIONAL_KEYS:
             if key not in supported and file.values.get(key):
-                yield Problem(Severity.WARNING, file.layer.path, key, message)
+                yield SettingsProblem(Severity.WARNING, file.layer.path, key, message)
 
 
-class SettingsFiles:
+class SettingsReader:
     """Reads them again whenever asked, and remembers what they said when they last made sense."""
 
-    def __init__(self, sources: Sources, *, supported: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, sources: SettingsSources, *, supported: frozenset[str] = frozenset()
+    ) -> None:
         self._sources = sources
         self._supported = supported
-        self._shelf = Shelf()
+        self._last_good = LastGoodFiles()
 
     def read(self, root: Path | None) -> Settings:
         """The settings for the workspace at the real path `root`. Raises as `load` does."""
         config_dir = self._sources.config_dir
         record, problems = read_record(config_dir, root) if root else (None, ())
-        settings = load(
-            layers_of(self._sources, root),
+        settings = load_settings(
+            list_layers(self._sources, root),
             supported=self._supported,
             record=record,
             root=root,
-            shelf=self._shelf,
+            last_good=self._last_good,
         )
         return replace(settings, problems=(*settings.problems, *problems))
 
-    def watched(self, root: Path | None) -> tuple[Path, ...]:
+    def list_watched_files(self, root: Path | None) -> tuple[Path, ...]:
         """What decides the settings, there or not."""
         try:
-            layers = [layer.path for layer in layers_of(self._sources, root)]
+            layers = [layer.path for layer in list_layers(self._sources, root)]
         except ConfigError:
             layers = []  # reading them again will say why; what was read stays in force
-        records = [record_path(self._sources.config_dir, root)] if root else []
+        records = [locate_record(self._sources.config_dir, root)] if root else []
         return (*layers, *records, self._sources.managed_dir / "settings.d")
 
 
-def workspace_layers(sources: Sources, root: Path) -> list[Layer]:
-    return [layer for layer in layers_of(sources, root) if layer.of_workspace]
+def list_workspace_layers(sources: SettingsSources, root: Path) -> list[Layer]:
+    return [layer for layer in list_layers(sources, root) if layer.is_workspace_layer]
 
 
-def survey_layers(layers: list[Layer]) -> tuple[Survey, list[Problem]]:
+def inspect_layers(layers: list[Layer]) -> tuple[TrustSurvey, list[SettingsProblem]]:
     """What the files of a workspace ask for, as they are now."""
-    problems: list[Problem] = []
+    problems: list[SettingsProblem] = []
     files: list[LayerFile] = []
     for layer in layers:
-        text = read_text(layer.path)
-        if isinstance(text, Text):
-            files.append(read_layer(layer, text, problems))
+        text = read_json_file(layer.path)
+        if isinstance(text, ParsedFile):
+            files.append(parse_layer(layer, text, problems))
         elif text is not None:
             message = f"{text.reason}; the whole file is ignored"
-            problems.append(Problem(Severity.ERROR, layer.path, "", message))
-    return survey(files), problems
+            problems.append(SettingsProblem(Severity.ERROR, layer.path, "", message))
+    return inspect_files(files), problems

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import definition_digest
+from mcp_dispatch.model.tools import hash_definition
 from mcp_dispatch.settings.layers import LayerKind
 from mcp_dispatch.settings.parse import RuleText
-from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.problems import SettingsProblem, Severity
 from mcp_dispatch.settings.settings import Settings
 
 
-def outdated(
-    settings: Settings, definition_of: Callable[[str], JsonObject | None]
+def find_stale_rules(
+    settings: Settings, find_definition: Callable[[str], JsonObject | None]
 ) -> tuple[RuleText, ...]:
     """The rules of the user's own file that were given to another definition of their tool."""
     return tuple(
@@ -23,17 +23,17 @@ def outdated(
         if rule.layer is LayerKind.OWN
         and rule.effect is Effect.ALLOW
         and (digest := settings.approved_definitions.get(rule.text)) is not None
-        and (now := definition_of(rule.text)) is not None
-        and definition_digest(now) != digest
+        and (now := find_definition(rule.text)) is not None
+        and hash_definition(now) != digest
     )
 
 
-def without(settings: Settings, rules: tuple[RuleText, ...]) -> Settings:
+def remove_rules(settings: Settings, rules: tuple[RuleText, ...]) -> Settings:
     """The settings as if the rules were not there, and a warning for each."""
     if not rules:
         return settings
     problems = [
-        Problem(
+        SettingsProblem(
             Severity.WARNING,
             rule.file,
             "permissions.allow",

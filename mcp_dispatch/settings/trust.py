@@ -13,28 +13,28 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mcp_dispatch.fs.atomic import private_directory, put_in_place
+from mcp_dispatch.fs.atomic import create_private_directory, replace_file
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.layers import workspace_name
-from mcp_dispatch.settings.problems import Problem, Severity
-from mcp_dispatch.settings.read_file import BrokenFile, read_text
-from mcp_dispatch.settings.trust_survey import Entry, Survey
+from mcp_dispatch.settings.layers import derive_workspace_file_name
+from mcp_dispatch.settings.problems import SettingsProblem, Severity
+from mcp_dispatch.settings.read_file import BrokenFile, read_json_file
+from mcp_dispatch.settings.trust_survey import TrustEntry, TrustSurvey
 
 _WRITABLE_BY_OTHERS = 0o022
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TrustRecord:
     """The entries that were shown and confirmed, and the guards that stood beside them."""
 
     workspace: Path
-    grants: tuple[Entry, ...]
-    guards: tuple[Entry, ...] = ()
+    grants: tuple[TrustEntry, ...]
+    guards: tuple[TrustEntry, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """The hash of everything in it."""
-        lists = [[_written(entry) for entry in each] for each in (self.grants, self.guards)]
+        lists = [[_to_json_entry(entry) for entry in each] for each in (self.grants, self.guards)]
         content: Json = [str(self.workspace), *cast("list[Json]", lists)]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -51,21 +51,23 @@ class Trust(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrustStatus:
     """What of a survey is granted, and what has changed since it was confirmed."""
 
     trust: Trust
-    granted: frozenset[Entry] = frozenset()
-    withheld: tuple[Entry, ...] = ()
-    missing_guards: tuple[Entry, ...] = ()
-    gone: tuple[Entry, ...] = ()
+    granted: frozenset[TrustEntry] = frozenset()
+    withheld: tuple[TrustEntry, ...] = ()
+    missing_guards: tuple[TrustEntry, ...] = ()
+    removed_grants: tuple[TrustEntry, ...] = ()
     """Entries that were confirmed and are no longer asked for."""
 
 
-NOTHING_ASKED = Standing(Trust.NOT_NEEDED)
+TRUST_NOT_NEEDED = TrustStatus(Trust.NOT_NEEDED)
 
 
-def standing(record: Record | None, found: Survey, files: Iterable[Path]) -> Standing:
+def evaluate_trust(
+    record: TrustRecord | None, survey: TrustSurvey, files: Iterable[Path]
+) -> TrustStatus:
     """Entry by entry: what was confirmed holds, what came later does not.
 
     Where a guard is gone that stood when the rest was confirmed, nothing holds: the same entries
@@ -73,71 +75,73 @@ def standing(record: Record | None, found: Survey, files: Iterable[Path]) -> Sta
     a flag left out, are not missed.
     """
     if record is None:
-        trust = Trust.UNTRUSTED if found.grants else Trust.NOT_NEEDED
-        return Standing(trust, withheld=found.grants)
+        trust = Trust.UNTRUSTED if survey.grants else Trust.NOT_NEEDED
+        return TrustStatus(trust, withheld=survey.grants)
     looked_at = frozenset(files)
-    confirmed, guards = frozenset(record.grants), frozenset(found.guards)
-    asked = frozenset(found.grants)
+    confirmed, guards = frozenset(record.grants), frozenset(survey.guards)
+    asked = frozenset(survey.grants)
     gone = tuple(each for each in record.grants if each.file in looked_at and each not in asked)
     missing = tuple(each for each in record.guards if each.file in looked_at and each not in guards)
-    if missing and found.grants:
-        return Standing(Trust.LOOSENED, frozenset(), found.grants, missing, gone)
-    withheld = tuple(each for each in found.grants if each not in confirmed)
+    if missing and survey.grants:
+        return TrustStatus(Trust.LOOSENED, frozenset(), survey.grants, missing, gone)
+    withheld = tuple(each for each in survey.grants if each not in confirmed)
     trust = Trust.CHANGED if withheld else Trust.TRUSTED
-    return Standing(trust, confirmed & asked, withheld, missing, gone)
+    return TrustStatus(trust, confirmed & asked, withheld, missing, gone)
 
 
-def confirmed(
-    before: Record | None, workspace: Path, found: Survey, files: Iterable[Path]
-) -> Record:
+def build_confirmed_record(
+    previous: TrustRecord | None, workspace: Path, survey: TrustSurvey, files: Iterable[Path]
+) -> TrustRecord:
     """The record once a person has said yes to all of `found`; other files' entries stay."""
     looked_at = frozenset(files)
-    grants = [each for each in before.grants if each.file not in looked_at] if before else []
-    guards = [each for each in before.guards if each.file not in looked_at] if before else []
-    return Record(
+    grants = [each for each in previous.grants if each.file not in looked_at] if previous else []
+    guards = [each for each in previous.guards if each.file not in looked_at] if previous else []
+    return TrustRecord(
         workspace,
-        tuple(dict.fromkeys([*grants, *found.grants])),
-        tuple(dict.fromkeys([*guards, *found.guards])),
+        tuple(dict.fromkeys([*grants, *survey.grants])),
+        tuple(dict.fromkeys([*guards, *survey.guards])),
     )
 
 
-def record_path(config_dir: Path, workspace: Path) -> Path:
-    return config_dir / "trust" / workspace_name(workspace)
+def locate_record(config_dir: Path, workspace: Path) -> Path:
+    return config_dir / "trust" / derive_workspace_file_name(workspace)
 
 
-def read_record(config_dir: Path, workspace: Path) -> tuple[Record | None, tuple[Problem, ...]]:
+def read_record(
+    config_dir: Path, workspace: Path
+) -> tuple[TrustRecord | None, tuple[SettingsProblem, ...]]:
     """The record for the real path `workspace`; one that cannot be relied on counts for nothing."""
-    path = record_path(config_dir, workspace)
-    text = read_text(path)
+    path = locate_record(config_dir, workspace)
+    text = read_json_file(path)
     if text is None:
         return None, ()
-    reason = text.reason if isinstance(text, BrokenFile) else _exposed(path)
-    record = None if isinstance(text, BrokenFile) or reason else _parsed(text.value)
+    reason = text.reason if isinstance(text, BrokenFile) else _explain_exposure(path)
+    record = None if isinstance(text, BrokenFile) or reason else _parse_record(text.value)
     if record is not None and record.workspace == workspace:
         return record, ()
     reason = reason or "not a record of this workspace as `mcp-dispatch trust` writes it"
     message = f"{reason}; the workspace is not trusted. Run `mcp-dispatch trust` again"
-    return None, (Problem(Severity.ERROR, path, "", message),)
+    return None, (SettingsProblem(Severity.ERROR, path, "", message),)
 
 
-def write_record(config_dir: Path, record: Record) -> Path:
+def write_record(config_dir: Path, record: TrustRecord) -> Path:
     """Puts the record in place in one step: whoever reads it sees the old one or the new one."""
-    path = record_path(config_dir, record.workspace)
-    private_directory(path.parent)
-    put_in_place(path, json.dumps(_document(record), indent=2).encode())
+    path = locate_record(config_dir, record.workspace)
+    create_private_directory(path.parent)
+    replace_file(path, json.dumps(_to_document(record), indent=2).encode())
     return path
 
 
 def remove_record(config_dir: Path, workspace: Path) -> bool:
     """Whether there was one."""
     try:
-        record_path(config_dir, workspace).unlink()
+        locate_record(config_dir, workspace).unlink()
     except FileNotFoundError:
         return False
     return True
 
 
-def _exposed(path: Path) -> str:
+def _explain_exposure(path: Path) -> str:
     """Why somebody else may have written it; empty where nobody can have."""
     if sys.platform == "win32":
         return ""
@@ -160,8 +164,8 @@ class _EntryFile(BaseModel):
     key: str
     value: Any
 
-    def entry(self) -> Entry:
-        return Entry.of(Path(self.file), self.key, cast(Json, self.value))
+    def to_entry(self) -> TrustEntry:
+        return TrustEntry.create(Path(self.file), self.key, cast(Json, self.value))
 
 
 class _RecordFile(BaseModel):
@@ -174,26 +178,26 @@ class _RecordFile(BaseModel):
     hash: str
 
 
-def _parsed(value: JsonObject) -> Record | None:
+def _parse_record(value: JsonObject) -> TrustRecord | None:
     try:
         file = _RecordFile.model_validate(value)
     except ValidationError:
         return None
-    grants = tuple(each.entry() for each in file.grants)
-    guards = tuple(each.entry() for each in file.guards)
-    record = Record(Path(file.workspace), grants, guards)
+    grants = tuple(each.to_entry() for each in file.grants)
+    guards = tuple(each.to_entry() for each in file.guards)
+    record = TrustRecord(Path(file.workspace), grants, guards)
     return record if record.fingerprint == file.hash else None
 
 
-def _document(record: Record) -> JsonObject:
+def _to_document(record: TrustRecord) -> JsonObject:
     return {
         "version": 1,
         "workspace": str(record.workspace),
-        "grants": [_written(entry) for entry in record.grants],
-        "guards": [_written(entry) for entry in record.guards],
+        "grants": [_to_json_entry(entry) for entry in record.grants],
+        "guards": [_to_json_entry(entry) for entry in record.guards],
         "hash": record.fingerprint,
     }
 
 
-def _written(entry: Entry) -> JsonObject:
+def _to_json_entry(entry: TrustEntry) -> JsonObject:
     return {"file": str(entry.file), "key": entry.key, "value": entry.value}

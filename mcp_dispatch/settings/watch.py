@@ -12,21 +12,21 @@ from anyio.abc import TaskGroup
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 """How often files are looked at though nobody said that they changed: some file systems say
 nothing, and a link far above a file can be turned."""
 
-VANISHED_SECONDS = 0.5
+REPLACE_GRACE_SECONDS = 0.5
 """How long a file may be away while an editor puts the new one in its place."""
 
 _STEP_MS = 100
 _DEBOUNCE_MS = 400
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
-Stamp = tuple[int, ...] | None
+FileStamp = tuple[int, ...] | None
 
 
-class Watch:
+class FileWatcher:
     """Watches the files that `files` names; the set may change from one look to the next.
 
     It remembers how they are when it is made, and no change after that is missed: one that no
@@ -35,23 +35,23 @@ class Watch:
 
     def __init__(
         self,
-        files: Callable[[], Sequence[Path]],
+        list_files: Callable[[], Sequence[Path]],
         *,
-        events: bool = True,
-        seconds: float = LOOK_SECONDS,
+        use_events: bool = True,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        self._files = files
-        self._events = events
-        self._seconds = seconds
-        self._seen = self._stamps()
-        self._looking = anyio.Lock()
+        self._list_files = list_files
+        self._use_events = use_events
+        self._poll_seconds = poll_seconds
+        self._seen = self._read_stamps()
+        self._check_lock = anyio.Lock()
 
-    async def run(self, changed: Callable[[], None]) -> None:
+    async def run(self, on_change: Callable[[], None]) -> None:
         """Calls `changed` now, for what happened before, and after each change, for ever."""
-        changed()
+        on_change()
         stop = threading.Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._follow, tasks, stop, changed)
+            tasks.start_soon(self._follow, tasks, stop, on_change)
             try:
                 await anyio.sleep_forever()
             finally:
@@ -59,61 +59,63 @@ class Watch:
                 stop.set()
 
     async def _follow(
-        self, tasks: TaskGroup, stop: threading.Event, changed: Callable[[], None]
+        self, tasks: TaskGroup, stop: threading.Event, on_change: Callable[[], None]
     ) -> None:
-        while self._events and not stop.is_set():
+        while self._use_events and not stop.is_set():
             try:
-                await self._listen(tasks, stop, changed)
+                await self._listen(tasks, stop, on_change)
             except (OSError, RuntimeError, ImportError) as error:
-                logger.info("settings files are looked at every %g s: %s", self._seconds, error)
-                self._events = False
+                logger.info(
+                    "settings files are looked at every %g s: %s", self._poll_seconds, error
+                )
+                self._use_events = False
         while True:
-            await anyio.sleep(self._seconds)
-            await self._look(changed)
+            await anyio.sleep(self._poll_seconds)
+            await self._check_files(on_change)
 
     async def _listen(
-        self, tasks: TaskGroup, stop: threading.Event, changed: Callable[[], None]
+        self, tasks: TaskGroup, stop: threading.Event, on_change: Callable[[], None]
     ) -> None:
         """Until the directories to watch are others than now."""
         # Its types name trio's, which is not installed.
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]
 
-        directories = _directories(self._files())
+        directories = _find_directories(self._list_files())
         events = awatch(
             *directories,
             watch_filter=None,
             debounce=_DEBOUNCE_MS,
             step=_STEP_MS,
-            rust_timeout=int(self._seconds * 1000),
+            rust_timeout=int(self._poll_seconds * 1000),
             yield_on_timeout=True,
             stop_event=stop,
             recursive=False,
             ignore_permission_denied=True,
         )
         # Its turn comes once we wait for events: what changed before that is seen here.
-        tasks.start_soon(self._look, changed)
+        tasks.start_soon(self._check_files, on_change)
         async with aclosing(events):
             async for _ in events:
-                await self._look(changed)
-                if _directories(self._files()) != directories:
+                await self._check_files(on_change)
+                if _find_directories(self._list_files()) != directories:
                     return
 
-    async def _look(self, changed: Callable[[], None]) -> None:
-        async with self._looking:
-            now = self._stamps()
+    async def _check_files(self, on_change: Callable[[], None]) -> None:
+        async with self._check_lock:
+            now = self._read_stamps()
             if now == self._seen:
                 return
             if any(now.get(path) is None for path, stamp in self._seen.items() if stamp):
-                await anyio.sleep(VANISHED_SECONDS)
-                now = self._stamps()
+                await anyio.sleep(REPLACE_GRACE_SECONDS)
+                now = self._read_stamps()
             self._seen = now
-            changed()
+            on_change()
 
-    def _stamps(self) -> dict[Path, Stamp]:
-        return {path: _stamp(path) for path in self._files()}
+    def _read_stamps(self) -> dict[Path, FileStamp]:
+        return {path: _read_stamp(path) for path in self._list_files()}
 
 
-def _stamp(path: Path) -> Stamp:
+def _read_stamp(path: Path) -> FileStamp:
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -124,12 +126,12 @@ def _stamp(path: Path) -> Stamp:
     )
 
 
-def _directories(files: Iterable[Path]) -> list[Path]:
+def _find_directories(files: Iterable[Path]) -> list[Path]:
     """Where an entry changes when one of the files does: beside the file, or beside the nearest
     thing above it that exists, and the same for wherever links lead."""
     found: set[Path] = set()
     for file in files:
-        for end in _ends(file):
+        for end in _follow_links(file):
             place = end.parent
             while not place.is_dir() and place != place.parent:
                 place = place.parent
@@ -137,9 +139,9 @@ def _directories(files: Iterable[Path]) -> list[Path]:
     return sorted(found)
 
 
-def _ends(file: Path) -> list[Path]:
+def _follow_links(file: Path) -> list[Path]:
     ends = [file]
-    while len(ends) <= _MOST_LINKS and ends[-1].is_symlink():
+    while len(ends) <= _MAX_LINKS and ends[-1].is_symlink():
         # Not resolved at once: a link in the middle of the way can be turned, too.
         target = os.path.normpath(ends[-1].parent / ends[-1].readlink())
         ends.append(Path(target))

@@ -23,7 +23,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Glob:
+class GlobCharacter:
     """An unquoted `*`, `?` or `[`: file names decide what it becomes."""
 
     source: str
@@ -37,7 +37,7 @@ class Substitution:
     quoted: bool
 
 
-Piece: TypeAlias = Literal | Variable | Glob | Substitution
+Piece: TypeAlias = Literal | Variable | GlobCharacter | Substitution
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainScript:
     """The text is understood; it runs these commands, at whatever depth, and no others.
 
     `loops` are the variables that go through a list of words.
@@ -124,7 +124,7 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnparsedScript:
     """The text is not understood, for this reason. It may run anything."""
 
     reason: str

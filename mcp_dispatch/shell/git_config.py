@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-LARGEST = 1_000_000
+MAX_CONFIG_BYTES = 1_000_000
 """Bytes of a configuration over which it is not read."""
 
-LARGEST_INDEX = 50_000_000
+MAX_INDEX_BYTES = 50_000_000
 
-_DEEPEST = 5
+_MAX_INCLUDE_DEPTH = 5
 _SUBMODULE_MODE = b"\x00\x00\xe0\x00"
 _HEADER = re.compile(r"\[\s*([A-Za-z0-9.-]+)\s*(?:\"((?:[^\"\\\n]|\\[\"\\])*)\")?\s*\]\s*(.*)")
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
@@ -77,7 +77,7 @@ _HARMLESS_KEYS: Mapping[str, frozenset[str]] = {
 _FALSE = frozenset({"false", "no", "off", "0"})
 _TRUE = frozenset({"true", "yes", "on", "1"})
 # What the installation of git-lfs writes into its user's configuration.
-_LARGE_FILES = frozenset(
+_LFS_COMMANDS = frozenset(
     {
         *("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"),
         *("git-lfs smudge --skip -- %f", "git-lfs filter-process --skip", "true"),
@@ -86,7 +86,7 @@ _LARGE_FILES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class GitSetting:
     """One entry, section and key in small letters."""
 
     section: str
@@ -95,11 +95,11 @@ class Setting:
     value: str
 
 
-class _Doubtful(Exception):
+class _UnsafeRepository(Exception):
     """Something about a repository that is not certainly harmless."""
 
 
-def names_no_program(directory: Path, home: Path, environ: Mapping[str, str]) -> bool:
+def is_git_config_safe(directory: Path, home: Path, environ: Mapping[str, str]) -> bool:
     """Whether git's reading commands in `directory` run nothing but git."""
     given = [name for name in environ if name.startswith("GIT_")]
     if not set(given) <= _HARMLESS_ENVIRONMENT:
@@ -108,9 +108,9 @@ def names_no_program(directory: Path, home: Path, environ: Mapping[str, str]) ->
         repository = _find_repository(directory)
         if repository is not None:
             _check_repository(*repository)
-        for file in _files_of_user(home, environ):
-            _check_file_of_user(file, home, 0)
-    except (_Doubtful, OSError, ValueError):
+        for file in _list_user_config_files(home, environ):
+            _check_user_config(file, home, 0)
+    except (_UnsafeRepository, OSError, ValueError):
         return False
     return True
 
@@ -121,22 +121,22 @@ def _find_repository(directory: Path) -> tuple[Path, Path] | None:
     for place in (start, *start.parents):
         mark = place / ".git"
         if mark.is_symlink():
-            raise _Doubtful("a repository is a link")
+            raise _UnsafeRepository("a repository is a link")
         if mark.is_dir():
             return place, mark
         if mark.is_file():
-            return place, _pointed_at(mark)
+            return place, _read_gitdir_file(mark)
         if (place / "HEAD").exists() and (place / "objects").exists():
             # Git would take the directory itself for a repository, with its `config` beside.
-            raise _Doubtful("a bare repository")
+            raise _UnsafeRepository("a bare repository")
     return None
 
 
-def _pointed_at(mark: Path) -> Path:
-    name, _, target = mark.read_text(encoding="utf-8").strip().partition(": ")
-    directory = mark.parent / target
+def _read_gitdir_file(git_file: Path) -> Path:
+    name, _, target = git_file.read_text(encoding="utf-8").strip().partition(": ")
+    directory = git_file.parent / target
     if name != "gitdir" or "\n" in target or not directory.is_dir():
-        raise _Doubtful("a repository stands elsewhere, and not where its file says")
+        raise _UnsafeRepository("a repository stands elsewhere, and not where its file says")
     return directory
 
 
@@ -146,12 +146,12 @@ def _check_repository(tree: Path, git_directory: Path) -> None:
     if named.exists():
         common = git_directory / named.read_text(encoding="utf-8").strip()
     if not (git_directory / "HEAD").is_file() or not (common / "objects").is_dir():
-        raise _Doubtful("it is not a whole repository")
+        raise _UnsafeRepository("it is not a whole repository")
     for file in (common / "config", git_directory / "config.worktree", common / "config.worktree"):
-        for setting in _settings(file):
+        for setting in _read_settings(file):
             _check_setting(setting)
     if (tree / ".gitmodules").exists() or (common / "modules").exists():
-        raise _Doubtful("submodules have configurations of their own")
+        raise _UnsafeRepository("submodules have configurations of their own")
     for directory in {git_directory, common}:
         _check_directory(directory)
 
@@ -159,18 +159,18 @@ def _check_repository(tree: Path, git_directory: Path) -> None:
 def _check_directory(git_directory: Path) -> None:
     """What may run without being configured: a hook after the index was refreshed."""
     if (git_directory / "hooks" / "post-index-change").exists():
-        raise _Doubtful("a hook runs when the index changes")
+        raise _UnsafeRepository("a hook runs when the index changes")
     indexes = [git_directory / "index", *git_directory.glob("sharedindex.*")]
-    if any(file.exists() and _may_hold_repository(file) for file in indexes):
-        raise _Doubtful("a repository inside it has a configuration of its own")
+    if any(file.exists() and _may_contain_submodule(file) for file in indexes):
+        raise _UnsafeRepository("a repository inside it has a configuration of its own")
 
 
-def _may_hold_repository(index: Path) -> bool:
+def _may_contain_submodule(index: Path) -> bool:
     """The mode of such an entry is not to be overlooked; by chance it may be found elsewhere."""
-    return index.stat().st_size > LARGEST_INDEX or _SUBMODULE_MODE in index.read_bytes()
+    return index.stat().st_size > MAX_INDEX_BYTES or _SUBMODULE_MODE in index.read_bytes()
 
 
-def _check_setting(setting: Setting) -> None:
+def _check_setting(setting: GitSetting) -> None:
     """Of the repository itself, whose author may be anybody."""
     section, key = setting.section, setting.key
     if section in _HARMLESS_SECTIONS:
@@ -179,10 +179,10 @@ def _check_setting(setting: Setting) -> None:
     if switched_off and setting.value.lower() in _FALSE:
         return
     if key not in _HARMLESS_KEYS.get(section, frozenset()):
-        raise _Doubtful(f"{section}.{key}")
+        raise _UnsafeRepository(f"{section}.{key}")
 
 
-def _files_of_user(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
+def _list_user_config_files(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
     configured = environ.get("XDG_CONFIG_HOME")
     return (
         Path("/etc/gitconfig"),
@@ -193,26 +193,26 @@ def _files_of_user(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
     )
 
 
-def _check_file_of_user(file: Path, home: Path, depth: int) -> None:
+def _check_user_config(file: Path, home: Path, depth: int) -> None:
     """The user's own: only what a repository's attributes could set off, or what always runs."""
-    if depth > _DEEPEST:
-        raise _Doubtful("configurations include each other")
-    for setting in _settings(file):
+    if depth > _MAX_INCLUDE_DEPTH:
+        raise _UnsafeRepository("configurations include each other")
+    for setting in _read_settings(file):
         if setting.section in ("include", "includeif") and setting.key == "path":
-            _check_file_of_user(_included(setting.value, file, home), home, depth + 1)
-        elif _sets_off(setting):
-            raise _Doubtful(f"{setting.section}.{setting.key}")
+            _check_user_config(_resolve_include(setting.value, file, home), home, depth + 1)
+        elif _can_run_program(setting):
+            raise _UnsafeRepository(f"{setting.section}.{setting.key}")
 
 
-def _included(path: str, file: Path, home: Path) -> Path:
+def _resolve_include(path: str, file: Path, home: Path) -> Path:
     if path.startswith("~/"):
         return home / path[2:]
     if path.startswith(("~", "%")):
-        raise _Doubtful("a configuration includes a file that is not known")
+        raise _UnsafeRepository("a configuration includes a file that is not known")
     return file.parent / path
 
 
-def _sets_off(setting: Setting) -> bool:
+def _can_run_program(setting: GitSetting) -> bool:
     """Aliases do not hide git's own commands, and a pager needs a terminal: both may stay."""
     match setting.section, setting.key:
         case "core", "fsmonitor":
@@ -222,7 +222,7 @@ def _sets_off(setting: Setting) -> bool:
         case "diff", "external" | "command" | "textconv":
             return True
         case "filter", "clean" | "smudge" | "process" | "required":
-            return setting.subsection != "lfs" or setting.value not in _LARGE_FILES
+            return setting.subsection != "lfs" or setting.value not in _LFS_COMMANDS
         case "log", "showsignature":
             return setting.value.lower() not in _FALSE
         case "hook" | "filter", _:
@@ -231,33 +231,33 @@ def _sets_off(setting: Setting) -> bool:
             return False
 
 
-def _settings(file: Path) -> Iterator[Setting]:
+def _read_settings(file: Path) -> Iterator[GitSetting]:
     """What a file sets; nothing where there is none. Raises where a line is not plain."""
     if not file.exists():
         return
-    if not file.is_file() or file.stat().st_size > LARGEST:
-        raise _Doubtful("a configuration is no file, or too large")
+    if not file.is_file() or file.stat().st_size > MAX_CONFIG_BYTES:
+        raise _UnsafeRepository("a configuration is no file, or too large")
     section, subsection = "", ""
     for line in file.read_text(encoding="utf-8").split("\n"):
         rest = line.strip(" \t\r")
         if header := _HEADER.fullmatch(rest):
-            section, subsection = _named(header.group(1), header.group(2))
+            section, subsection = _split_section(header.group(1), header.group(2))
             rest = header.group(3)
         if not rest or rest[0] in "#;":
             continue
-        yield _setting(rest, section, subsection)
+        yield _parse_setting(rest, section, subsection)
 
 
-def _named(name: str, subsection: str | None) -> tuple[str, str]:
+def _split_section(name: str, subsection: str | None) -> tuple[str, str]:
     """`[diff.x]` is an old way to write `[diff "x"]`."""
     section, _, rest = name.lower().partition(".")
     return section, rest if subsection is None else subsection
 
 
-def _setting(line: str, section: str, subsection: str) -> Setting:
+def _parse_setting(line: str, section: str, subsection: str) -> GitSetting:
     entry = _ENTRY.fullmatch(line)
     if entry is None or not section or not line.isprintable() or line.endswith("\\"):
-        raise _Doubtful("a line of a configuration is not plain")
+        raise _UnsafeRepository("a line of a configuration is not plain")
     value = entry.group(2)
     text = "true" if value is None else value.partition(" #")[0].partition(" ;")[0].strip(' "')
-    return Setting(section, subsection, entry.group(1).lower(), text)
+    return GitSetting(section, subsection, entry.group(1).lower(), text)

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 
 from mcp_dispatch.shell.ast import Literal, Redirect, Word
-from mcp_dispatch.shell.plain_parser import NotPlain, Reader
+from mcp_dispatch.shell.plain_parser import PlainParser, UnsupportedSyntax
 
 _END = r"(?=[ \t\n;&|<>()]|$)"
 _HERE_STRING = re.compile(r"<<<[ \t]*")
@@ -15,7 +15,7 @@ _COUNTS_QUOTES = sys.platform == "darwin"
 
 
 @dataclass(frozen=True, slots=True)
-class _Awaited:
+class _PendingDocument:
     """A here-document whose text begins after the line."""
 
     delimiter: str
@@ -23,58 +23,58 @@ class _Awaited:
     literal: bool
 
 
-class HereReader(Reader):
+class HereDocumentParser(PlainParser):
     """A reader that takes the texts of here-documents when their line has ended."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._substitutions = 0
+        self._open_substitutions = 0
         """How many substitutions are open."""
-        self._awaited: list[_Awaited] = []
-        self._here_text = ""
+        self._pending: list[_PendingDocument] = []
+        self._last_document = ""
         """The last text that was read."""
-        self._documents = 0
+        self._document_count = 0
         """How many texts were read."""
 
-    def _redirect(self) -> Redirect | None:
-        if found := _HERE_STRING.match(self.text, self.at):
-            self.at = found.end()
-            return Redirect("<<<", "", self._word())
-        if found := _HERE_DOCUMENT.match(self.text, self.at):
-            self.at = found.end()
+    def _parse_redirect(self) -> Redirect | None:
+        if found := _HERE_STRING.match(self.text, self.position):
+            self.position = found.end()
+            return Redirect("<<<", "", self._parse_word())
+        if found := _HERE_DOCUMENT.match(self.text, self.position):
+            self.position = found.end()
             indented, single, double, bare = found.groups()
             delimiter = single or double or bare
-            self._awaited.append(_Awaited(delimiter, bool(indented), bare is None))
+            self._pending.append(_PendingDocument(delimiter, bool(indented), bare is None))
             return Redirect("<<", "", Word(delimiter, (Literal(delimiter),)))
-        return super()._redirect()
+        return super()._parse_redirect()
 
-    def _here_documents(self) -> None:
-        awaited, self._awaited = self._awaited, []
+    def _read_here_documents(self) -> None:
+        awaited, self._pending = self._pending, []
         for document in awaited:
-            self._here_document(document)
+            self._read_here_document(document)
 
-    def _here_document(self, document: _Awaited) -> None:
-        self._documents += 1
+    def _read_here_document(self, document: _PendingDocument) -> None:
+        self._document_count += 1
         lines: list[str] = []
-        while self.at < len(self.text):
-            line, newline, _ = self.text[self.at :].partition("\n")
-            self.at += len(line) + len(newline)
+        while self.position < len(self.text):
+            line, newline, _ = self.text[self.position :].partition("\n")
+            self.position += len(line) + len(newline)
             line = line.lstrip("\t") if document.indented else line
             if line == document.delimiter:
-                self._here_text = self._checked("\n".join(lines), document)
+                self._last_document = self._check_document("\n".join(lines), document)
                 return
             lines.append(line)
-        raise NotPlain("a here-document is not closed")
+        raise UnsupportedSyntax("a here-document is not closed")
 
-    def _checked(self, text: str, document: _Awaited) -> str:
+    def _check_document(self, text: str, document: _PendingDocument) -> str:
         if not document.literal and any(character in text for character in "$`\\"):
-            raise NotPlain("a here-document expands something")
-        if _COUNTS_QUOTES and self._substitutions and any(one in text for one in "'\"()`"):
-            raise NotPlain("a here-document in a substitution holds quotes or parentheses")
+            raise UnsupportedSyntax("a here-document expands something")
+        if _COUNTS_QUOTES and self._open_substitutions and any(one in text for one in "'\"()`"):
+            raise UnsupportedSyntax("a here-document in a substitution holds quotes or parentheses")
         return text
 
-    def _word(self) -> Word:
-        word = super()._word()
-        if self._awaited and "\n" in word.raw:
-            raise NotPlain("a line with a here-document does not end")
+    def _parse_word(self) -> Word:
+        word = super()._parse_word()
+        if self._pending and "\n" in word.raw:
+            raise UnsupportedSyntax("a line with a here-document does not end")
         return word

@@ -8,18 +8,18 @@ import unicodedata
 
 from mcp_dispatch.shell.ast import (
     Assignment,
-    Glob,
+    GlobCharacter,
     Literal,
     Piece,
-    Plain,
+    PlainScript,
     Redirect,
     SimpleCommand,
-    Unknown,
+    UnparsedScript,
     Variable,
     Word,
 )
 
-LONGEST = 10_000
+MAX_COMMAND_CHARS = 10_000
 """Characters over which a command is not read at all."""
 
 RESERVED = frozenset(
@@ -40,23 +40,23 @@ _SUBSCRIPT = re.compile(rf"{_NAME}\[")
 _REDIRECT = re.compile(r"(?:([0-9]?)(>>|>|<)|()(&>>|&>))(?![<>(|&])")
 _DUPLICATE = re.compile(r"([0-9]?)([<>]&)([0-9]|-)(?=[ \t\n;&|<>()]|$)")
 _OPERATOR = re.compile(r"&&|\|\||\|&|[;&|\n]")
-JOINS = frozenset({"&&", "||", "|", "|&"})
+JOINING_OPERATORS = frozenset({"&&", "||", "|", "|&"})
 
 
-class NotPlain(Exception):
+class UnsupportedSyntax(Exception):
     """The text left the plain subset."""
 
 
-def read(text: str) -> Plain | Unknown:
+def parse_plain(text: str) -> PlainScript | UnparsedScript:
     """The commands of `text`, or why they cannot be told."""
-    if len(text) > LONGEST:
-        return Unknown(f"the command is longer than {LONGEST:,} characters")
+    if len(text) > MAX_COMMAND_CHARS:
+        return UnparsedScript(f"the command is longer than {MAX_COMMAND_CHARS:,} characters")
     try:
         refuse_odd_characters(text)
-        commands = Reader(text).commands()
-    except NotPlain as refused:
-        return Unknown(str(refused))
-    return Plain(commands) if commands else Unknown("there is no command")
+        commands = PlainParser(text).parse_commands()
+    except UnsupportedSyntax as refused:
+        return UnparsedScript(str(refused))
+    return PlainScript(commands) if commands else UnparsedScript("there is no command")
 
 
 def refuse_odd_characters(text: str) -> None:
@@ -64,92 +64,92 @@ def refuse_odd_characters(text: str) -> None:
         if " " <= character <= "~" or character in "\n\t":
             continue
         if unicodedata.category(character)[0] in "CZ":
-            raise NotPlain(f"it contains the character U+{ord(character):04X}")
+            raise UnsupportedSyntax(f"it contains the character U+{ord(character):04X}")
 
 
-def _breaks_words_somewhere(character: str) -> bool:
+def _may_split_words(character: str) -> bool:
     """Some locales take the bytes 0x85 and 0xA0 for blanks, also inside a UTF-8 letter."""
     return any(byte in (0x85, 0xA0) for byte in character.encode())
 
 
-class Reader:
+class PlainParser:
     """One pass over one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
 
-    def commands(self) -> tuple[SimpleCommand, ...]:
+    def parse_commands(self) -> tuple[SimpleCommand, ...]:
         found: list[SimpleCommand] = []
         operator = ""
         while self._skip_blanks_and_newlines():
-            found.append(self._command())
-            operator = self._operator()
-        if operator in JOINS:
-            raise NotPlain(f"nothing follows the last {operator}")
+            found.append(self._parse_command())
+            operator = self._parse_operator()
+        if operator in JOINING_OPERATORS:
+            raise UnsupportedSyntax(f"nothing follows the last {operator}")
         return tuple(found)
 
     def _peek(self) -> str:
-        return self.text[self.at : self.at + 1]
+        return self.text[self.position : self.position + 1]
 
     def _skip(self, characters: str) -> bool:
         """Whether anything is left after them."""
-        while self.at < len(self.text) and self.text[self.at] in characters:
-            self.at += 1
-        return self.at < len(self.text)
+        while self.position < len(self.text) and self.text[self.position] in characters:
+            self.position += 1
+        return self.position < len(self.text)
 
     def _skip_blanks_and_newlines(self) -> bool:
         return self._skip(" \t\n")
 
-    def _operator(self) -> str:
-        found = _OPERATOR.match(self.text, self.at)
+    def _parse_operator(self) -> str:
+        found = _OPERATOR.match(self.text, self.position)
         if found is None:
             return ""
-        self.at = found.end()
+        self.position = found.end()
         return found.group()
 
-    def _command(self) -> SimpleCommand:
+    def _parse_command(self) -> SimpleCommand:
         assignments: list[Assignment] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
-        while self._skip(" \t") and not self._at_operator():
-            redirect = self._redirect()
+        while self._skip(" \t") and not self._is_at_operator():
+            redirect = self._parse_redirect()
             if redirect is not None:
                 redirects.append(redirect)
                 continue
-            word = self._word()
-            assignment = None if words else self._assignment(word)
+            word = self._parse_word()
+            assignment = None if words else self._parse_assignment(word)
             if assignment is None:
                 words.append(word)
             else:
                 assignments.append(assignment)
         if not (assignments or words or redirects):
-            raise NotPlain("a command is missing")
+            raise UnsupportedSyntax("a command is missing")
         if words and words[0].value in RESERVED:
-            raise NotPlain(f"it uses the reserved word {words[0].value}")
+            raise UnsupportedSyntax(f"it uses the reserved word {words[0].value}")
         return SimpleCommand(tuple(assignments), tuple(words), tuple(redirects))
 
-    def _at_operator(self) -> bool:
+    def _is_at_operator(self) -> bool:
         return self._peek() in ";|\n" or (
-            self._peek() == "&" and not self.text.startswith("&>", self.at)
+            self._peek() == "&" and not self.text.startswith("&>", self.position)
         )
 
-    def _redirect(self) -> Redirect | None:
-        duplicate = _DUPLICATE.match(self.text, self.at)
+    def _parse_redirect(self) -> Redirect | None:
+        duplicate = _DUPLICATE.match(self.text, self.position)
         if duplicate is not None:
-            self.at = duplicate.end()
+            self.position = duplicate.end()
             descriptor, operator, target = duplicate.groups()
             return Redirect(operator, descriptor, Word(target, (Literal(target),)))
-        found = _REDIRECT.match(self.text, self.at)
+        found = _REDIRECT.match(self.text, self.position)
         if found is None:
             return None
-        self.at = found.end()
+        self.position = found.end()
         self._skip(" \t")
-        return Redirect(found.group(2) or found.group(4), found.group(1) or "", self._word())
+        return Redirect(found.group(2) or found.group(4), found.group(1) or "", self._parse_word())
 
-    def _assignment(self, word: Word) -> Assignment | None:
+    def _parse_assignment(self, word: Word) -> Assignment | None:
         if _SUBSCRIPT.match(word.raw):
-            raise NotPlain("it may assign to an array")
+            raise UnsupportedSyntax("it may assign to an array")
         found = _ASSIGNMENT.match(word.raw)
         if found is None:
             return None
@@ -159,123 +159,125 @@ class Reader:
         rest = (Literal(first.text[found.end() :]), *word.pieces[1:])
         return Assignment(found.group(1), Word(word.raw[found.end() :], rest))
 
-    def _word(self) -> Word:
-        start = self.at
+    def _parse_word(self) -> Word:
+        start = self.position
         pieces: list[Piece] = []
-        while self.at < len(self.text) and self._peek() not in _METACHARACTERS:
-            pieces.extend(self._pieces(start))
-        raw = self.text[start : self.at]
+        while self.position < len(self.text) and self._peek() not in _METACHARACTERS:
+            pieces.extend(self._parse_pieces(start))
+        raw = self.text[start : self.position]
         if not raw:
-            raise NotPlain(f"it uses {self._peek()!r} where a word should stand")
+            raise UnsupportedSyntax(f"it uses {self._peek()!r} where a word should stand")
         if self._peek() in ("<", ">") and raw.isdigit():
-            raise NotPlain(f"it redirects the descriptor {raw}")
+            raise UnsupportedSyntax(f"it redirects the descriptor {raw}")
         if raw == "[":
             return Word(raw, (Literal(raw),))
-        return Word(raw, _joined(pieces))
+        return Word(raw, _join_literals(pieces))
 
-    def _pieces(self, start: int) -> list[Piece]:
-        run = _RUN.match(self.text, self.at)
+    def _parse_pieces(self, start: int) -> list[Piece]:
+        run = _RUN.match(self.text, self.position)
         if run is not None:
-            self.at = run.end()
+            self.position = run.end()
             return [Literal(run.group())]
         match self._peek():
             case "'":
-                return [self._single_quoted()]
+                return [self._parse_single_quotes()]
             case '"':
-                return self._double_quoted()
+                return self._parse_double_quotes()
             case "\\":
-                return [self._escaped()]
+                return [self._parse_escape()]
             case "$":
-                return [self._dollar(quoted=False)]
+                return [self._parse_dollar(quoted=False)]
             case "`":
-                return [self._backtick(quoted=False)]
+                return [self._parse_backtick(quoted=False)]
             case "~":
-                return [self._tilde(start)]
+                return [self._parse_tilde(start)]
             case "*" | "?" | "[" as glob:
-                self.at += 1
-                return [Glob(glob)]
-            case "{" if self.text.startswith("{}", self.at):
-                self.at += 2
+                self.position += 1
+                return [GlobCharacter(glob)]
+            case "{" if self.text.startswith("{}", self.position):
+                self.position += 2
                 return [Literal("{}")]
-            case "#" if self.at > start:
-                self.at += 1
+            case "#" if self.position > start:
+                self.position += 1
                 return [Literal("#")]
-            case character if character > "~" and not _breaks_words_somewhere(character):
-                self.at += 1
+            case character if character > "~" and not _may_split_words(character):
+                self.position += 1
                 return [Literal(character)]
             case character:
-                raise NotPlain(f"it uses {character!r} unquoted")
+                raise UnsupportedSyntax(f"it uses {character!r} unquoted")
 
-    def _single_quoted(self) -> Literal:
-        end = self.text.find("'", self.at + 1)
+    def _parse_single_quotes(self) -> Literal:
+        end = self.text.find("'", self.position + 1)
         if end < 0:
-            raise NotPlain("a quote is not closed")
-        inner = self.text[self.at + 1 : end]
-        self.at = end + 1
+            raise UnsupportedSyntax("a quote is not closed")
+        inner = self.text[self.position + 1 : end]
+        self.position = end + 1
         return Literal(inner)
 
-    def _double_quoted(self) -> list[Piece]:
-        self.at += 1
+    def _parse_double_quotes(self) -> list[Piece]:
+        self.position += 1
         pieces: list[Piece] = [Literal("")]
         while self._peek() != '"':
-            pieces.append(self._double_quoted_piece())
-        self.at += 1
+            pieces.append(self._parse_double_quoted_piece())
+        self.position += 1
         return pieces
 
-    def _double_quoted_piece(self) -> Piece:
-        run = _QUOTED_RUN.match(self.text, self.at)
+    def _parse_double_quoted_piece(self) -> Piece:
+        run = _QUOTED_RUN.match(self.text, self.position)
         if run is not None:
-            self.at = run.end()
+            self.position = run.end()
             return Literal(run.group())
         match self._peek():
             case "":
-                raise NotPlain("a quote is not closed")
+                raise UnsupportedSyntax("a quote is not closed")
             case "`":
-                return self._backtick(quoted=True)
-            case "$" if self.text[self.at + 1 : self.at + 2] not in ('"', " "):
-                return self._dollar(quoted=True)
-            case "\\" if self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\"):
-                self.at += 2
-                return Literal(self.text[self.at - 1])
-            case "\\" if self.text[self.at + 1 : self.at + 2] in ("\n", ""):
-                raise NotPlain("a line is continued with a backslash")
+                return self._parse_backtick(quoted=True)
+            case "$" if self.text[self.position + 1 : self.position + 2] not in ('"', " "):
+                return self._parse_dollar(quoted=True)
+            case "\\" if self.text[self.position + 1 : self.position + 2] in ("$", "`", '"', "\\"):
+                self.position += 2
+                return Literal(self.text[self.position - 1])
+            case "\\" if self.text[self.position + 1 : self.position + 2] in ("\n", ""):
+                raise UnsupportedSyntax("a line is continued with a backslash")
             case character:
-                self.at += 1
+                self.position += 1
                 return Literal(character)
 
-    def _escaped(self) -> Literal:
-        character = self.text[self.at + 1 : self.at + 2]
+    def _parse_escape(self) -> Literal:
+        character = self.text[self.position + 1 : self.position + 2]
         if not " " <= character <= "~":
-            raise NotPlain("a backslash stands before the end of a line or an odd character")
-        self.at += 2
+            raise UnsupportedSyntax(
+                "a backslash stands before the end of a line or an odd character"
+            )
+        self.position += 2
         return Literal(character)
 
-    def _backtick(self, *, quoted: bool) -> Piece:
+    def _parse_backtick(self, *, quoted: bool) -> Piece:
         """Not of the plain subset; nor is any dollar but that of a variable."""
-        raise NotPlain("it substitutes a command")
+        raise UnsupportedSyntax("it substitutes a command")
 
-    def _dollar(self, *, quoted: bool) -> Piece:
-        return self._variable(quoted=quoted)
+    def _parse_dollar(self, *, quoted: bool) -> Piece:
+        return self._parse_variable(quoted=quoted)
 
-    def _variable(self, *, quoted: bool) -> Variable:
-        found = _VARIABLE.match(self.text, self.at)
+    def _parse_variable(self, *, quoted: bool) -> Variable:
+        found = _VARIABLE.match(self.text, self.position)
         if found is None:
-            raise NotPlain(f"it expands {self.text[self.at : self.at + 2]}…")
-        self.at = found.end()
+            raise UnsupportedSyntax(f"it expands {self.text[self.position : self.position + 2]}…")
+        self.position = found.end()
         return Variable(found.group(1) or found.group(2), found.group(), quoted)
 
-    def _tilde(self, start: int) -> Piece:
+    def _parse_tilde(self, start: int) -> Piece:
         """A tilde expands at the start of a word, and after `=` or `:` in what looks assigned."""
-        if self.at > start and self.text[self.at - 1] not in "=:":
-            self.at += 1
+        if self.position > start and self.text[self.position - 1] not in "=:":
+            self.position += 1
             return Literal("~")
-        found = _TILDE.match(self.text, self.at)
+        found = _TILDE.match(self.text, self.position)
         assert found is not None
-        self.at = found.end()
+        self.position = found.end()
         return Variable("HOME" if found.group() == "~" else found.group(), found.group(), False)
 
 
-def _joined(pieces: list[Piece]) -> tuple[Piece, ...]:
+def _join_literals(pieces: list[Piece]) -> tuple[Piece, ...]:
     """Neighbouring literals made one, the first kept even where it is empty."""
     joined: list[Piece] = []
     for piece in pieces:

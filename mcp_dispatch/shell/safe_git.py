@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mcp_dispatch.shell.arguments import Operands, Options, Program
+from mcp_dispatch.shell.arguments import Operands, OptionSpec, ProgramSpec
 
-_DIFF = (
+_DIFF_OPTIONS = (
     "pusRabwWzMCB U: S: G: O@ l: --patch --no-patch --raw --stat --numstat --shortstat --dirstat"
     " --summary --compact-summary --name-only --name-status --color --no-color --color-moved"
     " --word-diff --color-words --word-diff-regex: --no-renames --check --full-index --binary"
@@ -16,7 +16,7 @@ _DIFF = (
     " --ignore-submodules --src-prefix: --dst-prefix: --no-prefix --unified: --minimal --patience"
     " --histogram --diff-algorithm: --inter-hunk-context: --patch-with-stat"
 )
-_LOG = (
+_LOG_OPTIONS = (
     "iEFPcmg n: L: --oneline --graph --all --decorate --no-decorate --branches --tags --remotes"
     " --first-parent --merges --no-merges --reverse --date: --since: --until: --after: --before:"
     " --author: --committer: --grep: --max-count: --skip: --format: --pretty --abbrev-commit"
@@ -27,7 +27,7 @@ _LOG = (
     " --children --relative-date --walk-reflogs --simplify-by-decoration --all-match"
     " --extended-regexp --fixed-strings --perl-regexp --no-mailmap --use-mailmap"
 )
-_SHOWN = frozenset(
+_CONTENT_OPTIONS = frozenset(
     {
         *("-p", "-u", "-U", "-L", "-W", "-c", "-m", "--patch", "--unified", "--word-diff", "--cc"),
         *("--color-words", "--binary", "--function-context", "--patch-with-stat", "--full-diff"),
@@ -36,48 +36,52 @@ _SHOWN = frozenset(
 """With these, the history shows what is in the files."""
 
 # A signature is verified by a program that a configuration names.
-_SIGNATURE = re.compile(r"%G|signature", re.IGNORECASE)
+_SIGNATURE_FORMAT = re.compile(r"%G|signature", re.IGNORECASE)
 
 
-def _program(
+def _build_program(
     spec: str,
     operands: Operands = Operands.PATHS,
     *,
-    most: int | None = None,
-    numeric: bool = False,
-    sweeps: bool = False,
-    sweeping: frozenset[str] = frozenset(),
-) -> Program:
-    return Program(
-        Options.of(spec),
+    max_operands: int | None = None,
+    numeric_flags: bool = False,
+    reads_unnamed_files: bool = False,
+    unnamed_file_flags: frozenset[str] = frozenset(),
+) -> ProgramSpec:
+    return ProgramSpec(
+        OptionSpec.parse(spec),
         operands,
-        most=most,
-        numeric=numeric,
-        here=True,
-        sweeps=sweeps,
-        sweeping=sweeping,
-        refused=_SIGNATURE,
-        repository=True,
+        max_operands=max_operands,
+        numeric_flags=numeric_flags,
+        reads_cwd=True,
+        reads_unnamed_files=reads_unnamed_files,
+        unnamed_file_flags=unnamed_file_flags,
+        refused_pattern=_SIGNATURE_FORMAT,
+        uses_repository=True,
     )
 
 
-_HISTORY = _program(f"{_DIFF} {_LOG}", numeric=True, sweeping=_SHOWN)
-_CONTENT = _program(f"{_DIFF} {_LOG}", numeric=True, sweeps=True)
-_LISTED = (
+_HISTORY = _build_program(
+    f"{_DIFF_OPTIONS} {_LOG_OPTIONS}", numeric_flags=True, unnamed_file_flags=_CONTENT_OPTIONS
+)
+_CONTENT = _build_program(
+    f"{_DIFF_OPTIONS} {_LOG_OPTIONS}", numeric_flags=True, reads_unnamed_files=True
+)
+_LIST_OPTIONS = (
     "n --sort: --format: --contains: --no-contains: --points-at: --merged --no-merged --column"
     " --no-column --color --no-color --ignore-case"
 )
-_CONFIG = (
+_CONFIG_OPTIONS = (
     "lz --list --get --get-all --get-regexp --global --local --system --worktree --show-origin"
     " --show-scope --name-only --null --bool --int --path --type: --default:"
 )
 NONE, TEXTS = Operands.NONE, Operands.TEXTS
 
-_READS: dict[str, Program] = {
-    "--help": _program("", NONE),
-    "--version": _program("", NONE),
-    "version": _program("--build-options", NONE),
-    "status": _program(
+_READ_SUBCOMMANDS: dict[str, ProgramSpec] = {
+    "--help": _build_program("", NONE),
+    "--version": _build_program("", NONE),
+    "version": _build_program("--build-options", NONE),
+    "status": _build_program(
         "sbvuznoalrm --short --branch --show-stash --porcelain --long --verbose --untracked-files"
         " --ignore-submodules --ignored --column --no-column --ahead-behind --no-ahead-behind"
         " --renames --no-renames --find-renames"
@@ -85,44 +89,53 @@ _READS: dict[str, Program] = {
     "log": _HISTORY,
     "whatchanged": _HISTORY,
     "show": _CONTENT,
-    "diff": _program(f"{_DIFF} --cached --staged --merge-base --relative", sweeps=True),
-    "branch": _program(
+    "diff": _build_program(
+        f"{_DIFF_OPTIONS} --cached --staged --merge-base --relative", reads_unnamed_files=True
+    ),
+    "branch": _build_program(
         "arv --all --remotes --verbose --list --show-current --contains --merged --no-merged"
         " --points-at: --sort: --format: --no-color --no-column --ignore-case --abbrev",
         NONE,
     ),
-    "tag": _program(_LISTED, NONE),
-    "tag -l": _program(_LISTED, TEXTS),
-    "tag --list": _program(_LISTED, TEXTS),
-    "remote": _program("v --verbose", NONE),
-    "remote get-url": _program("--all --push", TEXTS, most=1),
+    "tag": _build_program(_LIST_OPTIONS, NONE),
+    "tag -l": _build_program(_LIST_OPTIONS, TEXTS),
+    "tag --list": _build_program(_LIST_OPTIONS, TEXTS),
+    "remote": _build_program("v --verbose", NONE),
+    "remote get-url": _build_program("--all --push", TEXTS, max_operands=1),
     "stash list": _HISTORY,
-    "stash show": _program(f"{_DIFF} --include-untracked", TEXTS, most=1, sweeps=True),
-    "worktree list": _program("vz --porcelain --verbose", NONE),
-    "reflog": _program(f"{_DIFF} {_LOG}", NONE, numeric=True, sweeping=_SHOWN),
+    "stash show": _build_program(
+        f"{_DIFF_OPTIONS} --include-untracked", TEXTS, max_operands=1, reads_unnamed_files=True
+    ),
+    "worktree list": _build_program("vz --porcelain --verbose", NONE),
+    "reflog": _build_program(
+        f"{_DIFF_OPTIONS} {_LOG_OPTIONS}",
+        NONE,
+        numeric_flags=True,
+        unnamed_file_flags=_CONTENT_OPTIONS,
+    ),
     "reflog show": _HISTORY,
-    "rev-parse": _program(
+    "rev-parse": _build_program(
         "q --abbrev-ref --short --show-toplevel --git-dir --git-common-dir --absolute-git-dir"
         " --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository"
         " --show-prefix --show-cdup --verify --quiet --symbolic --symbolic-full-name --all"
         " --branches --tags --remotes",
         TEXTS,
     ),
-    "rev-list": _program(f"n: {_LOG} --objects", numeric=True),
-    "ls-files": _program(
+    "rev-list": _build_program(f"n: {_LOG_OPTIONS} --objects", numeric_flags=True),
+    "ls-files": _build_program(
         "cdmosiuktvfz x: --cached --deleted --modified --others --stage --ignored --unmerged"
         " --killed --directory --exclude-standard --exclude: --full-name --error-unmatch --abbrev"
     ),
-    "ls-tree": _program(
+    "ls-tree": _build_program(
         "rtdlz --name-only --name-status --long --full-tree --full-name --abbrev --object-only"
     ),
-    "blame": _program(
+    "blame": _build_program(
         "psltfnwecMCb L: --porcelain --line-porcelain --show-name --show-number --show-email"
         " --date: --since: --root --abbrev --first-parent",
-        sweeps=True,
+        reads_unnamed_files=True,
     ),
-    "grep": Program(
-        Options.of(
+    "grep": ProgramSpec(
+        OptionSpec.parse(
             "ivwEFPGnlLcohHpWqz e: A: B: C: m: --cached --ignore-case --invert-match --word-regexp"
             " --extended-regexp --fixed-strings --perl-regexp --line-number --column --name-only"
             " --files-with-matches --files-without-match --count --heading --break --color"
@@ -130,33 +143,37 @@ _READS: dict[str, Program] = {
             " --full-name --max-depth: --max-count: --after-context: --before-context: --context:"
         ),
         Operands.PATTERN,
-        here=True,
-        sweeps=True,
-        repository=True,
+        reads_cwd=True,
+        reads_unnamed_files=True,
+        uses_repository=True,
     ),
-    "cat-file": _program("ptse", TEXTS, most=2, sweeps=True),
-    "describe": _program(
+    "cat-file": _build_program("ptse", TEXTS, max_operands=2, reads_unnamed_files=True),
+    "describe": _build_program(
         "--tags --all --always --long --dirty --abbrev --match: --exclude: --contains --exact-match"
         " --candidates: --first-parent",
         TEXTS,
     ),
-    "shortlog": _program("sne --summary --numbered --email --since: --until: --all --no-merges"),
-    "show-ref": _program(
+    "shortlog": _build_program(
+        "sne --summary --numbered --email --since: --until: --all --no-merges"
+    ),
+    "show-ref": _build_program(
         "dsq --heads --branches --tags --dereference --hash --verify --quiet --abbrev", TEXTS
     ),
-    "for-each-ref": _program(
+    "for-each-ref": _build_program(
         "--count: --sort: --format: --points-at: --merged --no-merged --contains: --ignore-case",
         TEXTS,
     ),
-    "merge-base": _program("a --all --octopus --is-ancestor --fork-point --independent", TEXTS),
-    "name-rev": _program("--tags --name-only --all --always --refs: --exclude:", TEXTS),
-    "count-objects": _program("vH --verbose --human-readable", NONE),
-    "check-ignore": _program("qvzn --quiet --verbose --non-matching --no-index"),
-    "config": _program(_CONFIG, TEXTS, most=1),
-    "config get": _program(_CONFIG, TEXTS, most=1),
-    "config list": _program(_CONFIG, NONE),
+    "merge-base": _build_program(
+        "a --all --octopus --is-ancestor --fork-point --independent", TEXTS
+    ),
+    "name-rev": _build_program("--tags --name-only --all --always --refs: --exclude:", TEXTS),
+    "count-objects": _build_program("vH --verbose --human-readable", NONE),
+    "check-ignore": _build_program("qvzn --quiet --verbose --non-matching --no-index"),
+    "config": _build_program(_CONFIG_OPTIONS, TEXTS, max_operands=1),
+    "config get": _build_program(_CONFIG_OPTIONS, TEXTS, max_operands=1),
+    "config list": _build_program(_CONFIG_OPTIONS, NONE),
 }
 
-GIT: Mapping[tuple[str, ...], Program] = MappingProxyType(
-    {("git", *name.split()): program for name, program in _READS.items()}
+GIT_PROGRAMS: Mapping[tuple[str, ...], ProgramSpec] = MappingProxyType(
+    {("git", *name.split()): program for name, program in _READ_SUBCOMMANDS.items()}
 )

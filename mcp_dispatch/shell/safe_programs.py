@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mcp_dispatch.shell import safe_scripts
-from mcp_dispatch.shell.arguments import Operands, Options, Program, Reader
-from mcp_dispatch.shell.safe_git import GIT
+from mcp_dispatch.shell.arguments import ArgumentAnalyzer, Operands, OptionSpec, ProgramSpec
+from mcp_dispatch.shell.safe_git import GIT_PROGRAMS
 
 NONE, TEXTS, PATHS, PATTERN = Operands.NONE, Operands.TEXTS, Operands.PATHS, Operands.PATTERN
 
-BUILTINS = frozenset(
+SHELL_BUILTINS = frozenset(
     {"cd", "command", "echo", "false", "printf", "pwd", "test", "[", "true", "type", ":"}
 )
 """What bash itself does: no file of that name is run."""
 
-_NOTHING = Options.of("")
-_SUMS = Program(Options.of("bt --binary --text --tag"), globs=True)
-_GREP = Program(
-    Options.of(
+_NO_OPTIONS = OptionSpec.parse("")
+_SUMS = ProgramSpec(OptionSpec.parse("bt --binary --text --tag"), accepts_globs=True)
+_GREP = ProgramSpec(
+    OptionSpec.parse(
         "EFGPivwxcLlnHhoqsbaIrRUuyTZ A: B: C: m: e: d:"
         " --extended-regexp --fixed-strings --perl-regexp --basic-regexp --ignore-case"
         " --no-ignore-case --invert-match --word-regexp --line-regexp --count"
@@ -34,14 +34,14 @@ _GREP = Program(
         " --exclude: --exclude-dir: --binary-files: --label:"
     ),
     PATTERN,
-    least=0,
-    numeric=True,
-    globs=True,
-    sweeping=frozenset({"-r", "-R", "-d", "--recursive", "--dereference-recursive"}),
-    following=frozenset({"-R", "--dereference-recursive"}),
+    min_operands=0,
+    numeric_flags=True,
+    accepts_globs=True,
+    unnamed_file_flags=frozenset({"-r", "-R", "-d", "--recursive", "--dereference-recursive"}),
+    link_following_flags=frozenset({"-R", "--dereference-recursive"}),
 )
-_RG = Program(
-    Options.of(
+_RG = ProgramSpec(
+    OptionSpec.parse(
         "ivwxclnNHIoqsSFPUaup0. A: B: C: e: g: t: T: m: M: r: d: j:"
         " --ignore-case --invert-match --word-regexp --line-regexp --count --count-matches"
         " --files-with-matches --files-without-match --line-number --no-line-number"
@@ -55,12 +55,12 @@ _RG = Program(
         " --sort: --sortr: --threads: --engine: --encoding:"
     ),
     PATTERN,
-    numeric=False,
-    sweeps=True,
-    variables=("RIPGREP_CONFIG_PATH",),
+    numeric_flags=False,
+    reads_unnamed_files=True,
+    unsafe_variables=("RIPGREP_CONFIG_PATH",),
 )
-_FD = Program(
-    Options.of(
+_FD = ProgramSpec(
+    OptionSpec.parse(
         "HIuisgFap01q e: t: E: d: S: c: j:"
         " --hidden --no-ignore --no-ignore-vcs --unrestricted --ignore-case --case-sensitive"
         " --glob --fixed-strings --absolute-path --full-path --print0 --quiet --prune"
@@ -68,123 +68,145 @@ _FD = Program(
         " --changed-within: --changed-before: --max-results:"
     ),
     PATTERN,
-    here=True,
+    reads_cwd=True,
 )
-_DIGITS = re.compile(r"[0-9.]+[smhd]?")
-_DATE = re.compile(r"\+.*", re.DOTALL)
-_KUBECTL = "A n: l: o: L: --all-namespaces --namespace: --selector: --output: --show-labels"
+_DURATION = re.compile(r"[0-9.]+[smhd]?")
+_DATE_FORMAT = re.compile(r"\+.*", re.DOTALL)
+_KUBECTL_OPTIONS = "A n: l: o: L: --all-namespaces --namespace: --selector: --output: --show-labels"
 _KUBECTL_REFUSED = re.compile(r"secret|file|template|custom-columns", re.IGNORECASE)
-_SYSTEMCTL = "alq n: t: --all --full --no-pager --user --type: --state: --lines: --quiet --failed"
-_DOCKER = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG")
-_DOCKER_LIST = "aqs n: f: l --all --quiet --size --no-trunc --last: --latest --filter: --format:"
+_SYSTEMCTL_OPTIONS = (
+    "alq n: t: --all --full --no-pager --user --type: --state: --lines: --quiet --failed"
+)
+_DOCKER_VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG")
+_DOCKER_LIST_OPTIONS = (
+    "aqs n: f: l --all --quiet --size --no-trunc --last: --latest --filter: --format:"
+)
 
 
-def _texts(spec: str = "", *, most: int | None = None, least: int = 0) -> Program:
-    return Program(Options.of(spec), TEXTS, most=most, least=least)
+def _accept_texts(
+    spec: str = "", *, max_operands: int | None = None, min_operands: int = 0
+) -> ProgramSpec:
+    return ProgramSpec(
+        OptionSpec.parse(spec), TEXTS, max_operands=max_operands, min_operands=min_operands
+    )
 
 
-def _alone(spec: str = "") -> Program:
-    return Program(Options.of(spec), NONE)
+def _accept_nothing(spec: str = "") -> ProgramSpec:
+    return ProgramSpec(OptionSpec.parse(spec), NONE)
 
 
-def _files(spec: str = "", *, numeric: bool = False) -> Program:
+def _accept_files(spec: str = "", *, numeric_flags: bool = False) -> ProgramSpec:
     """A filter that reads the files it is given and has no option that does harm."""
-    return Program(Options.of(spec), numeric=numeric, globs=True)
+    return ProgramSpec(OptionSpec.parse(spec), numeric_flags=numeric_flags, accepts_globs=True)
 
 
-def _few(spec: str, most: int) -> Program:
-    return Program(Options.of(spec), most=most)
+def _accept_few_files(spec: str, max_operands: int) -> ProgramSpec:
+    return ProgramSpec(OptionSpec.parse(spec), max_operands=max_operands)
 
 
-def _docker(spec: str, operands: Operands = NONE) -> Program:
-    return Program(Options.of(spec), operands, variables=_DOCKER)
+def _build_docker(spec: str, operands: Operands = NONE) -> ProgramSpec:
+    return ProgramSpec(OptionSpec.parse(spec), operands, unsafe_variables=_DOCKER_VARIABLES)
 
 
-def _kubectl(spec: str) -> Program:
-    return Program(Options.of(spec), TEXTS, refused=_KUBECTL_REFUSED, variables=("KUBECONFIG",))
+def _build_kubectl(spec: str) -> ProgramSpec:
+    return ProgramSpec(
+        OptionSpec.parse(spec),
+        TEXTS,
+        refused_pattern=_KUBECTL_REFUSED,
+        unsafe_variables=("KUBECONFIG",),
+    )
 
 
-_PROGRAMS: dict[str, Program | Reader] = {
-    "ls": Program(
-        Options.of(
+_PROGRAMS: dict[str, ProgramSpec | ArgumentAnalyzer] = {
+    "ls": ProgramSpec(
+        OptionSpec.parse(
             "aAbBcCdfFgGhHiklmnNopqQrRsStuUvxXZ1 I: w: T:"
             " --all --almost-all --author --classify --color --directory --full-time"
             " --group-directories-first --hide: --human-readable --inode --kibibytes --no-group"
             " --numeric-uid-gid --recursive --reverse --size --si --sort: --time: --time-style:"
             " --format: --ignore: --indicator-style: --quoting-style: --width: --zero"
         ),
-        globs=True,
-        here=True,
+        accepts_globs=True,
+        reads_cwd=True,
     ),
-    "tree": Program(
-        Options.of(
+    "tree": ProgramSpec(
+        OptionSpec.parse(
             "adfipsughDFqNQvtcrUCnSJA L: I: P:"
             " --dirsfirst --filesfirst --noreport --prune --du --si --inodes --device --gitignore"
             " --filelimit: --sort: --charset: --matchdirs --ignore-case --metafirst --timefmt:"
         ),
-        here=True,
+        reads_cwd=True,
     ),
-    "cat": _files("AbeEnstTuv --show-all --number --number-nonblank --squeeze-blank --show-ends"),
-    "tac": _files("br s: --before --regex --separator:"),
-    "rev": _files(),
-    "nl": _files("p b: d: f: h: i: l: n: s: v: w: --body-numbering:"),
-    "head": _files("qvz n: c: --lines: --bytes: --quiet --silent --verbose", numeric=True),
-    "tail": _files(
+    "cat": _accept_files(
+        "AbeEnstTuv --show-all --number --number-nonblank --squeeze-blank --show-ends"
+    ),
+    "tac": _accept_files("br s: --before --regex --separator:"),
+    "rev": _accept_files(),
+    "nl": _accept_files("p b: d: f: h: i: l: n: s: v: w: --body-numbering:"),
+    "head": _accept_files(
+        "qvz n: c: --lines: --bytes: --quiet --silent --verbose", numeric_flags=True
+    ),
+    "tail": _accept_files(
         "fFqrvz n: c: s: --lines: --bytes: --quiet --silent --verbose --follow --retry --pid:"
         " --sleep-interval:",
-        numeric=True,
+        numeric_flags=True,
     ),
-    "wc": _files("clmwL --bytes --chars --lines --words --max-line-length"),
-    "cut": _files(
+    "wc": _accept_files("clmwL --bytes --chars --lines --words --max-line-length"),
+    "cut": _accept_files(
         "nsz b: c: d: f: --bytes: --characters: --delimiter: --fields: --only-delimited"
         " --complement --output-delimiter:"
     ),
-    "tr": _texts("cCdst --complement --delete --squeeze-repeats --truncate-set1", most=2),
-    "uniq": _few("cdDiuz f: s: w: --count --repeated --unique --ignore-case", 1),
+    "tr": _accept_texts(
+        "cCdst --complement --delete --squeeze-repeats --truncate-set1", max_operands=2
+    ),
+    "uniq": _accept_few_files("cdDiuz f: s: w: --count --repeated --unique --ignore-case", 1),
     # As a filter only: with files the corpora of others call it unsafe.
-    "sort": _alone(
+    "sort": _accept_nothing(
         "bcCdfghiMnrRsuVz k: t: --reverse --unique --numeric-sort --human-numeric-sort"
         " --version-sort --ignore-case --key: --field-separator: --check --stable"
     ),
-    "column": _files("tenxdLR s: c: o: N: --table --separator: --output-separator: --json"),
-    "fold": _files("bs w: --width:"),
-    "fmt": _files("cstu p: w: g: --width:"),
-    "expand": _files("i t: --tabs:"),
-    "unexpand": _files("a t: --tabs:"),
-    "paste": _files("sz d: --serial --delimiters:"),
-    "join": _few("iz a: e: j: o: t: v: 1: 2:", 2),
-    "comm": _few("123iz --check-order --nocheck-order --total --output-delimiter:", 2),
-    "cmp": Program(
-        Options.of("bls n: i: --print-bytes --silent --quiet --verbose --bytes: --ignore-initial:"),
-        most=2,
+    "column": _accept_files("tenxdLR s: c: o: N: --table --separator: --output-separator: --json"),
+    "fold": _accept_files("bs w: --width:"),
+    "fmt": _accept_files("cstu p: w: g: --width:"),
+    "expand": _accept_files("i t: --tabs:"),
+    "unexpand": _accept_files("a t: --tabs:"),
+    "paste": _accept_files("sz d: --serial --delimiters:"),
+    "join": _accept_few_files("iz a: e: j: o: t: v: 1: 2:", 2),
+    "comm": _accept_few_files("123iz --check-order --nocheck-order --total --output-delimiter:", 2),
+    "cmp": ProgramSpec(
+        OptionSpec.parse(
+            "bls n: i: --print-bytes --silent --quiet --verbose --bytes: --ignore-initial:"
+        ),
+        max_operands=2,
     ),
-    "diff": Program(
-        Options.of(
+    "diff": ProgramSpec(
+        OptionSpec.parse(
             "abBcdeEiNnpqrstuwyTZ U: C: W: I: x: F: L:"
             " --unified --context --brief --recursive --new-file --ignore-case --ignore-all-space"
             " --ignore-blank-lines --ignore-space-change --side-by-side --color --minimal --text"
             " --suppress-common-lines --strip-trailing-cr --report-identical-files --exclude:"
             " --width: --label:"
         ),
-        most=2,
-        least=2,
+        max_operands=2,
+        min_operands=2,
         # Of two directories it compares what is in them, whatever a link there leads to.
-        sweeps=True,
-        follows=True,
+        reads_unnamed_files=True,
+        follows_links=True,
     ),
-    "tsort": _files(),
-    "pr": _files("adFfmrtT h: l: o: w: W: n", numeric=True),
-    "od": _files("bcdfhilosvx A: j: N: t: w: S: --address-radix: --format: --skip-bytes:"),
-    "xxd": _few("abCEeipu c: g: l: n: o: s:", 1),
-    "hexdump": _files("bcCdovx n: s: e:"),
+    "tsort": _accept_files(),
+    "pr": _accept_files("adFfmrtT h: l: o: w: W: n", numeric_flags=True),
+    "od": _accept_files("bcdfhilosvx A: j: N: t: w: S: --address-radix: --format: --skip-bytes:"),
+    "xxd": _accept_few_files("abCEeipu c: g: l: n: o: s:", 1),
+    "hexdump": _accept_files("bcCdovx n: s: e:"),
     # `@file` is a file full of arguments.
-    "strings": Program(
-        Options.of("a n: t: e: o --all --bytes: --radix: --encoding:"), refused=re.compile(r"^@")
+    "strings": ProgramSpec(
+        OptionSpec.parse("a n: t: e: o --all --bytes: --radix: --encoding:"),
+        refused_pattern=re.compile(r"^@"),
     ),
-    "base64": _few("d i w: --decode --ignore-garbage --wrap:", 1),
-    "base32": _few("d i w: --decode --ignore-garbage --wrap:", 1),
+    "base64": _accept_few_files("d i w: --decode --ignore-garbage --wrap:", 1),
+    "base32": _accept_few_files("d i w: --decode --ignore-garbage --wrap:", 1),
     "cksum": _SUMS,
-    "sum": _files("rs"),
+    "sum": _accept_files("rs"),
     "md5sum": _SUMS,
     "b2sum": _SUMS,
     "sha1sum": _SUMS,
@@ -192,21 +214,21 @@ _PROGRAMS: dict[str, Program | Reader] = {
     "sha256sum": _SUMS,
     "sha384sum": _SUMS,
     "sha512sum": _SUMS,
-    "shasum": _files("bt a: --algorithm:"),
+    "shasum": _accept_files("bt a: --algorithm:"),
     # Not with globs: one of its options writes a file.
-    "file": Program(
-        Options.of("bikhINnr0 F: --brief --mime --mime-type --mime-encoding --keep-going")
+    "file": ProgramSpec(
+        OptionSpec.parse("bikhINnr0 F: --brief --mime --mime-type --mime-encoding --keep-going")
     ),
-    "stat": _files("fLtx c: --format: --printf: --file-system --dereference --terse"),
-    "du": Program(
-        Options.of(
+    "stat": _accept_files("fLtx c: --format: --printf: --file-system --dereference --terse"),
+    "du": ProgramSpec(
+        OptionSpec.parse(
             "abchkmsSx0 d: t: B: --all --apparent-size --bytes --total --human-readable --summarize"
             " --max-depth: --si --separate-dirs --one-file-system --time --exclude: --block-size:"
         ),
-        globs=True,
-        here=True,
+        accepts_globs=True,
+        reads_cwd=True,
     ),
-    "df": _files("ahHiklmPTx t: --human-readable --inodes --print-type --total --si --all"),
+    "df": _accept_files("ahHiklmPTx t: --human-readable --inodes --print-type --total --si --all"),
     "grep": _GREP,
     "egrep": _GREP,
     "fgrep": _GREP,
@@ -214,119 +236,129 @@ _PROGRAMS: dict[str, Program | Reader] = {
     "ripgrep": _RG,
     "fd": _FD,
     "fdfind": _FD,
-    "find": safe_scripts.find,
-    "sed": safe_scripts.sed,
-    "test": safe_scripts.test,
-    "[": safe_scripts.bracket,
-    "printf": safe_scripts.printf,
-    "ps": safe_scripts.ps,
-    "jq": safe_scripts.jq,
-    "cd": Program(_NOTHING, most=1, least=1, variables=("CDPATH",)),
-    "pwd": _alone("LP"),
-    "echo": safe_scripts.echo,
-    "true": _alone(),
-    "false": _alone(),
-    ":": _alone(),
-    "sleep": Program(_NOTHING, TEXTS, most=1, least=1, operand=_DIGITS),
-    "seq": _texts("w f: s: --equal-width --format: --separator:"),
-    "expr": _texts(),
-    "numfmt": _texts(
+    "find": safe_scripts.analyze_find,
+    "sed": safe_scripts.analyze_sed,
+    "test": safe_scripts.analyze_test,
+    "[": safe_scripts.analyze_bracket,
+    "printf": safe_scripts.analyze_printf,
+    "ps": safe_scripts.analyze_ps,
+    "jq": safe_scripts.analyze_jq,
+    "cd": ProgramSpec(_NO_OPTIONS, max_operands=1, min_operands=1, unsafe_variables=("CDPATH",)),
+    "pwd": _accept_nothing("LP"),
+    "echo": safe_scripts.analyze_echo,
+    "true": _accept_nothing(),
+    "false": _accept_nothing(),
+    ":": _accept_nothing(),
+    "sleep": ProgramSpec(
+        _NO_OPTIONS, TEXTS, max_operands=1, min_operands=1, operand_pattern=_DURATION
+    ),
+    "seq": _accept_texts("w f: s: --equal-width --format: --separator:"),
+    "expr": _accept_texts(),
+    "numfmt": _accept_texts(
         "d: --from: --to: --suffix: --padding: --field: --header --format: --round: --invalid:"
         " --delimiter: --grouping"
     ),
-    "basename": _texts("az s: --multiple --suffix:"),
-    "dirname": _texts("z"),
-    "realpath": _files("eLmPqsz --canonicalize-existing --canonicalize-missing --strip"),
-    "readlink": _files("efmnqsvz --canonicalize --no-newline"),
-    "which": _texts("as --all"),
-    "whereis": _texts("bms"),
-    "type": _texts("aptPf", least=1),
-    "date": Program(
-        Options.of("uRI d: --utc --universal --rfc-email --iso-8601 --rfc-3339: --date:"),
+    "basename": _accept_texts("az s: --multiple --suffix:"),
+    "dirname": _accept_texts("z"),
+    "realpath": _accept_files("eLmPqsz --canonicalize-existing --canonicalize-missing --strip"),
+    "readlink": _accept_files("efmnqsvz --canonicalize --no-newline"),
+    "which": _accept_texts("as --all"),
+    "whereis": _accept_texts("bms"),
+    "type": _accept_texts("aptPf", min_operands=1),
+    "date": ProgramSpec(
+        OptionSpec.parse("uRI d: --utc --universal --rfc-email --iso-8601 --rfc-3339: --date:"),
         TEXTS,
-        most=1,
-        operand=_DATE,
+        max_operands=1,
+        operand_pattern=_DATE_FORMAT,
     ),
-    "cal": _texts("1 3 y m j"),
-    "uname": _alone("asnrvmpio --all --kernel-name --kernel-release --machine"),
-    "arch": _alone(),
-    "nproc": _alone("--all"),
-    "hostname": _alone("s --short"),
-    "whoami": _alone(),
-    "id": _texts("uggGnr --user --group --groups --name --real", most=1),
-    "groups": _texts(most=1),
-    "logname": _alone(),
-    "tty": _alone("s"),
-    "uptime": _alone("ps --pretty --since"),
-    "free": _alone("bkmgthwl --human --mega --giga --total --wide"),
-    "locale": _alone("a"),
-    "env": _alone(),
-    "printenv": _texts("0"),
-    "getconf": _texts("a"),
-    "lscpu": _alone("abcey --all --json --online --offline"),
-    "lsblk": _alone("afJlmnpt o: --all --fs --json --list --output: --paths"),
-    "vmstat": _texts("awSsd"),
-    "who": _alone("abHqrTu --all --count --heading"),
-    "w": _alone("hs"),
-    "tput": Program(_NOTHING, TEXTS, most=1, operand=re.compile("cols|lines|colors|longname")),
-    "pgrep": _texts("aclnofxvi u: U: P: g: t: --full --list-name --list-full --count --exact"),
-    "lsof": safe_scripts.lsof,
-    "ss": _alone("tulnpaxsemoi46HO --tcp --udp --listening --numeric --processes --all"),
-    "netstat": _alone("tulpnasei46 --tcp --udp --listening --numeric --programs"),
+    "cal": _accept_texts("1 3 y m j"),
+    "uname": _accept_nothing("asnrvmpio --all --kernel-name --kernel-release --machine"),
+    "arch": _accept_nothing(),
+    "nproc": _accept_nothing("--all"),
+    "hostname": _accept_nothing("s --short"),
+    "whoami": _accept_nothing(),
+    "id": _accept_texts("uggGnr --user --group --groups --name --real", max_operands=1),
+    "groups": _accept_texts(max_operands=1),
+    "logname": _accept_nothing(),
+    "tty": _accept_nothing("s"),
+    "uptime": _accept_nothing("ps --pretty --since"),
+    "free": _accept_nothing("bkmgthwl --human --mega --giga --total --wide"),
+    "locale": _accept_nothing("a"),
+    "env": _accept_nothing(),
+    "printenv": _accept_texts("0"),
+    "getconf": _accept_texts("a"),
+    "lscpu": _accept_nothing("abcey --all --json --online --offline"),
+    "lsblk": _accept_nothing("afJlmnpt o: --all --fs --json --list --output: --paths"),
+    "vmstat": _accept_texts("awSsd"),
+    "who": _accept_nothing("abHqrTu --all --count --heading"),
+    "w": _accept_nothing("hs"),
+    "tput": ProgramSpec(
+        _NO_OPTIONS, TEXTS, max_operands=1, operand_pattern=re.compile("cols|lines|colors|longname")
+    ),
+    "pgrep": _accept_texts(
+        "aclnofxvi u: U: P: g: t: --full --list-name --list-full --count --exact"
+    ),
+    "lsof": safe_scripts.analyze_lsof,
+    "ss": _accept_nothing("tulnpaxsemoi46HO --tcp --udp --listening --numeric --processes --all"),
+    "netstat": _accept_nothing("tulpnasei46 --tcp --udp --listening --numeric --programs"),
 }
 
-_SUBCOMMANDS: dict[tuple[str, ...], Program] = {
-    ("command", "-v"): _texts(least=1),
-    ("command", "-V"): _texts(least=1, most=1),
-    ("ip", "addr"): _alone(),
-    ("ip", "addr", "show"): _texts(),
-    ("ip", "a"): _alone(),
-    ("ip", "route"): _alone(),
-    ("ip", "route", "show"): _texts(),
-    ("ip", "link"): _alone(),
-    ("ip", "link", "show"): _texts(),
-    ("systemctl", "status"): _texts(_SYSTEMCTL),
-    ("systemctl", "is-active"): _texts(_SYSTEMCTL),
-    ("systemctl", "is-enabled"): _texts(_SYSTEMCTL),
-    ("systemctl", "list-units"): _texts(_SYSTEMCTL),
-    ("systemctl", "list-unit-files"): _texts(_SYSTEMCTL),
-    ("systemctl", "show"): _texts(f"{_SYSTEMCTL} p: --property: --value"),
+_SUBCOMMANDS: dict[tuple[str, ...], ProgramSpec] = {
+    ("command", "-v"): _accept_texts(min_operands=1),
+    ("command", "-V"): _accept_texts(min_operands=1, max_operands=1),
+    ("ip", "addr"): _accept_nothing(),
+    ("ip", "addr", "show"): _accept_texts(),
+    ("ip", "a"): _accept_nothing(),
+    ("ip", "route"): _accept_nothing(),
+    ("ip", "route", "show"): _accept_texts(),
+    ("ip", "link"): _accept_nothing(),
+    ("ip", "link", "show"): _accept_texts(),
+    ("systemctl", "status"): _accept_texts(_SYSTEMCTL_OPTIONS),
+    ("systemctl", "is-active"): _accept_texts(_SYSTEMCTL_OPTIONS),
+    ("systemctl", "is-enabled"): _accept_texts(_SYSTEMCTL_OPTIONS),
+    ("systemctl", "list-units"): _accept_texts(_SYSTEMCTL_OPTIONS),
+    ("systemctl", "list-unit-files"): _accept_texts(_SYSTEMCTL_OPTIONS),
+    ("systemctl", "show"): _accept_texts(f"{_SYSTEMCTL_OPTIONS} p: --property: --value"),
     # They speak to the servers of the user's own configuration, and to no other.
-    ("docker", "ps"): _docker(_DOCKER_LIST),
-    ("docker", "container", "ls"): _docker(_DOCKER_LIST),
-    ("docker", "images"): _docker(
+    ("docker", "ps"): _build_docker(_DOCKER_LIST_OPTIONS),
+    ("docker", "container", "ls"): _build_docker(_DOCKER_LIST_OPTIONS),
+    ("docker", "images"): _build_docker(
         "aq f: --all --quiet --no-trunc --digests --filter: --format:", TEXTS
     ),
-    ("docker", "image", "ls"): _docker("aq f: --all --quiet --filter: --format:", TEXTS),
-    ("docker", "version"): _docker("f: --format:"),
-    ("docker", "info"): _docker("f: --format:"),
-    ("docker", "inspect"): _docker("s f: --size --format: --type:", TEXTS),
-    ("docker", "logs"): _docker(
+    ("docker", "image", "ls"): _build_docker("aq f: --all --quiet --filter: --format:", TEXTS),
+    ("docker", "version"): _build_docker("f: --format:"),
+    ("docker", "info"): _build_docker("f: --format:"),
+    ("docker", "inspect"): _build_docker("s f: --size --format: --type:", TEXTS),
+    ("docker", "logs"): _build_docker(
         "ft n: --follow --timestamps --details --tail: --since: --until:", TEXTS
     ),
-    ("docker", "stats"): _docker("a --all --no-stream --no-trunc --format:", TEXTS),
-    ("docker", "top"): _docker("", TEXTS),
-    ("docker", "port"): _docker("", TEXTS),
-    ("docker", "diff"): _docker("", TEXTS),
-    ("docker", "history"): _docker("Hq --human --no-trunc --quiet --format:", TEXTS),
-    ("docker", "volume", "ls"): _docker("q f: --quiet --filter: --format:"),
-    ("docker", "network", "ls"): _docker("q f: --quiet --no-trunc --filter: --format:"),
-    ("kubectl", "get"): _kubectl(f"{_KUBECTL} w --watch --sort-by: --field-selector: --no-headers"),
-    ("kubectl", "describe"): _kubectl("A n: l: --all-namespaces --namespace: --selector:"),
-    ("kubectl", "logs"): _kubectl(
+    ("docker", "stats"): _build_docker("a --all --no-stream --no-trunc --format:", TEXTS),
+    ("docker", "top"): _build_docker("", TEXTS),
+    ("docker", "port"): _build_docker("", TEXTS),
+    ("docker", "diff"): _build_docker("", TEXTS),
+    ("docker", "history"): _build_docker("Hq --human --no-trunc --quiet --format:", TEXTS),
+    ("docker", "volume", "ls"): _build_docker("q f: --quiet --filter: --format:"),
+    ("docker", "network", "ls"): _build_docker("q f: --quiet --no-trunc --filter: --format:"),
+    ("kubectl", "get"): _build_kubectl(
+        f"{_KUBECTL_OPTIONS} w --watch --sort-by: --field-selector: --no-headers"
+    ),
+    ("kubectl", "describe"): _build_kubectl("A n: l: --all-namespaces --namespace: --selector:"),
+    ("kubectl", "logs"): _build_kubectl(
         "fp c: n: l: --follow --previous --container: --namespace: --selector: --tail: --since:"
         " --timestamps --all-containers --prefix"
     ),
-    ("kubectl", "explain"): _kubectl("--recursive --api-version:"),
-    ("kubectl", "top"): _kubectl("A n: l: --all-namespaces --namespace: --selector: --containers"),
-    ("kubectl", "version"): _kubectl("o: --client --output:"),
-    ("kubectl", "api-resources"): _kubectl("o: --namespaced --verbs: --output:"),
-    ("kubectl", "api-versions"): _kubectl(""),
-    ("kubectl", "cluster-info"): _kubectl(""),
+    ("kubectl", "explain"): _build_kubectl("--recursive --api-version:"),
+    ("kubectl", "top"): _build_kubectl(
+        "A n: l: --all-namespaces --namespace: --selector: --containers"
+    ),
+    ("kubectl", "version"): _build_kubectl("o: --client --output:"),
+    ("kubectl", "api-resources"): _build_kubectl("o: --namespaced --verbs: --output:"),
+    ("kubectl", "api-versions"): _build_kubectl(""),
+    ("kubectl", "cluster-info"): _build_kubectl(""),
 }
 
 # What its own documentation calls the reading actions of each kind of thing.
-_CRAFT_AGENT = {
+_CRAFT_AGENT_ACTIONS = {
     "label": ("list", "get"),
     "source": ("list", "get", "validate"),
     "skill": ("list", "get", "validate", "where"),
@@ -336,27 +368,27 @@ _CRAFT_AGENT = {
 }
 
 
-def _craft_agent() -> dict[tuple[str, ...], Program]:
-    reading = _texts("--limit: --source:")
+def _build_craft_agent() -> dict[tuple[str, ...], ProgramSpec]:
+    reading = _accept_texts("--limit: --source:")
     actions = {
         ("craft-agent", kind, action): reading
-        for kind, names in _CRAFT_AGENT.items()
+        for kind, names in _CRAFT_AGENT_ACTIONS.items()
         for action in names
     }
     return {
         **actions,
-        ("craft-agent", "--help"): _alone(),
-        ("craft-agent", "--version"): _alone(),
-        ("craft-agent", "--discover"): _alone(),
+        ("craft-agent", "--help"): _accept_nothing(),
+        ("craft-agent", "--version"): _accept_nothing(),
+        ("craft-agent", "--discover"): _accept_nothing(),
     }
 
 
-READING: Mapping[tuple[str, ...], Program | Reader] = MappingProxyType(
+READ_ONLY_PROGRAMS: Mapping[tuple[str, ...], ProgramSpec | ArgumentAnalyzer] = MappingProxyType(
     {
         **{(name,): program for name, program in _PROGRAMS.items()},
         **_SUBCOMMANDS,
-        **_craft_agent(),
-        **GIT,
+        **_build_craft_agent(),
+        **GIT_PROGRAMS,
     }
 )
 """By name, or by name and subcommand; the longest that fits is meant."""

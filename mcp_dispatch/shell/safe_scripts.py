@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from mcp_dispatch.shell.arguments import Look
+from mcp_dispatch.shell.arguments import ReadSpec
 
 _ADDRESS = r"(?:[0-9]+|\$|/(?:[^/\\\n \[]|\\[^\n ]|\[\^?[^\]\\\[/^ ]+\])+/)"
 _SIMPLE = rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pd=]"
@@ -91,49 +91,49 @@ _JQ_FUNCTIONS = frozenset(
 _LSOF_WORD = re.compile(r"-[nPtlUaR]+|-i[46]?(?:TCP|UDP|tcp|udp)?(?::[0-9,-]+)?")
 
 
-def echo(_arguments: Sequence[str]) -> Look:
+def analyze_echo(_arguments: Sequence[str]) -> ReadSpec:
     """Whatever it is given, it prints."""
-    return Look()
+    return ReadSpec()
 
 
-def sed(arguments: Sequence[str]) -> Look | None:
+def analyze_sed(arguments: Sequence[str]) -> ReadSpec | None:
     """Printing, deleting and replacing on the way to the output; nothing that writes or runs."""
     flags = [one for one in arguments if one.startswith("-")]
     operands = [one for one in arguments if not one.startswith("-")]
     if not operands or not all(map(_SED_FLAGS.fullmatch, flags)) or arguments[-1] in flags:
         return None
     script, *files = operands
-    return Look(tuple(files)) if _SED_SCRIPT.fullmatch(script) else None
+    return ReadSpec(tuple(files)) if _SED_SCRIPT.fullmatch(script) else None
 
 
-def printf(arguments: Sequence[str]) -> Look | None:
+def analyze_printf(arguments: Sequence[str]) -> ReadSpec | None:
     """A format without `%n`, which assigns, and no option."""
     if not arguments or arguments[0].startswith("-"):
         return None
-    return Look() if _PRINTF_FORMAT.fullmatch(arguments[0]) else None
+    return ReadSpec() if _PRINTF_FORMAT.fullmatch(arguments[0]) else None
 
 
-def bracket(arguments: Sequence[str]) -> Look | None:
-    return test(arguments[:-1]) if arguments[-1:] == ["]"] else None
+def analyze_bracket(arguments: Sequence[str]) -> ReadSpec | None:
+    return analyze_test(arguments[:-1]) if arguments[-1:] == ["]"] else None
 
 
-def test(arguments: Sequence[str]) -> Look | None:
+def analyze_test(arguments: Sequence[str]) -> ReadSpec | None:
     """One simple question; `-v` and the like evaluate what they are given."""
     match list(arguments[1:] if arguments[:1] == ["!"] else arguments):
         case [operator, path] if operator in _TEST_OF_FILE:
-            return Look((path,)) if path else Look()
+            return ReadSpec((path,)) if path else ReadSpec()
         case [operator, _] if operator in _TEST_OF_TEXT:
-            return Look()
+            return ReadSpec()
         case [_, operator, _] if operator in _COMPARISONS:
-            return Look()
+            return ReadSpec()
         case [left, operator, right] if operator in _NUMERIC:
             numbers = _INTEGER.fullmatch(left) and _INTEGER.fullmatch(right)
-            return Look() if numbers else None
+            return ReadSpec() if numbers else None
         case _:
             return None
 
 
-def find(arguments: Sequence[str]) -> Look | None:
+def analyze_find(arguments: Sequence[str]) -> ReadSpec | None:
     """Tests and printing; nothing that runs, deletes, writes a file or follows links."""
     paths: list[str] = []
     rest = iter(arguments)
@@ -142,7 +142,7 @@ def find(arguments: Sequence[str]) -> Look | None:
             continue
         if argument in _FIND_VALUED or argument in _FIND_FILES:
             value = next(rest, None)
-            if value is None or _looks_like_action(value):
+            if value is None or _is_find_action(value):
                 return None
             if argument in _FIND_FILES:
                 paths.append(value)
@@ -150,14 +150,14 @@ def find(arguments: Sequence[str]) -> Look | None:
             return None
         elif argument != "-P":
             paths.append(argument)
-    return Look(tuple(paths), here=True)
+    return ReadSpec(tuple(paths), reads_cwd=True)
 
 
-def _looks_like_action(value: str) -> bool:
+def _is_find_action(value: str) -> bool:
     return value.startswith("-") and not _FIND_NUMBER.fullmatch(value)
 
 
-def ps(arguments: Sequence[str]) -> Look | None:
+def analyze_ps(arguments: Sequence[str]) -> ReadSpec | None:
     """Not with `e` alone, which shows the environment of every process."""
     rest = iter(arguments)
     for argument in rest:
@@ -167,10 +167,10 @@ def ps(arguments: Sequence[str]) -> Look | None:
                 return None
         elif not (_PS_WORD.fullmatch(argument) or _PS_LONG.fullmatch(argument)):
             return None
-    return Look()
+    return ReadSpec()
 
 
-def jq(arguments: Sequence[str]) -> Look | None:
+def analyze_jq(arguments: Sequence[str]) -> ReadSpec | None:
     """A filter of paths and functions that look at nothing but the document."""
     flags = [one for one in arguments if one.startswith("-")]
     operands = [one for one in arguments if not one.startswith("-")]
@@ -178,10 +178,10 @@ def jq(arguments: Sequence[str]) -> Look | None:
         return None
     filtering = _JQ_TEXT.sub("", operands[0])
     known = set(_JQ_WORD.findall(filtering)) <= _JQ_FUNCTIONS
-    return Look(tuple(operands[1:])) if known and _JQ_FILTER.fullmatch(filtering) else None
+    return ReadSpec(tuple(operands[1:])) if known and _JQ_FILTER.fullmatch(filtering) else None
 
 
-def lsof(arguments: Sequence[str]) -> Look | None:
+def analyze_lsof(arguments: Sequence[str]) -> ReadSpec | None:
     """Open files and ports; not the options that keep a cache or repeat."""
     rest = iter(arguments)
     for argument in rest:
@@ -191,4 +191,4 @@ def lsof(arguments: Sequence[str]) -> Look | None:
                 return None
         elif not _LSOF_WORD.fullmatch(argument):
             return None
-    return Look()
+    return ReadSpec()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mcp_dispatch.shell.script_parser import Script
+from mcp_dispatch.shell.script_parser import ParsedScript
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -18,7 +18,7 @@ _TEST_GROUPS = frozenset(
 
 
 @cache
-def _language() -> "Language":
+def _load_language() -> "Language":
     # Imported here: it costs 30 ms, and most of what uses rules never reads a command.
     import tree_sitter_bash
     from tree_sitter import Language
@@ -26,25 +26,25 @@ def _language() -> "Language":
     return Language(tree_sitter_bash.language())
 
 
-def _root(text: str) -> "Node":
+def _parse_root(text: str) -> "Node":
     """A parser is not to be shared by threads, and costs next to nothing."""
     from tree_sitter import Parser
 
-    return Parser(_language()).parse(text.encode()).root_node
+    return Parser(_load_language()).parse(text.encode()).root_node
 
 
-def agrees(text: str, script: Script) -> bool:
+def matches_grammar(text: str, script: ParsedScript) -> bool:
     """Whether the grammar finds the commands and redirects of `script`, letter for letter."""
-    root = _root(text)
+    root = _parse_root(text)
     if root.has_error:
         return False
-    survey = _Survey(root)
+    survey = _TreeCollector(root)
     return survey.commands == Counter(script.spellings) and survey.redirects == Counter(
         script.redirects
     )
 
 
-class _Survey:
+class _TreeCollector:
     """Everything of interest under one node, walked with a stack: trees may be deep."""
 
     def __init__(self, root: "Node") -> None:
@@ -59,62 +59,64 @@ class _Survey:
     def _visit(self, node: "Node") -> None:
         kind = node.type
         if kind in _COMMANDS:
-            self._keep(_words(node))
+            self._add_command(_list_words(node))
         elif kind == "test_command":
-            self._keep(_test_words(node))
-        elif kind == "variable_assignment" and _stands_alone(node):
-            self._keep([_text(node)])
+            self._add_command(_list_test_words(node))
+        elif kind == "variable_assignment" and _is_standalone(node):
+            self._add_command([_get_text(node)])
         elif kind == "variable_assignments":
-            self._keep([_text(child) for child in node.children])
+            self._add_command([_get_text(child) for child in node.children])
         elif kind == "for_statement":
             name = node.child_by_field_name("variable")
             values = node.children_by_field_name("value")
-            self._keep(["for", *([_text(name)] if name else []), *map(_text, values)])
+            self._add_command(
+                ["for", *([_get_text(name)] if name else []), *map(_get_text, values)]
+            )
         elif kind in _REDIRECTS:
-            self.redirects[_redirect(node)] += 1
+            self.redirects[_to_redirect(node)] += 1
 
-    def _keep(self, words: list[str]) -> None:
+    def _add_command(self, words: list[str]) -> None:
         """Reserved words may stand where the grammar sees a command's name."""
         if words[:1] == ["time"]:
             words = words[2:] if words[1:2] == ["-p"] else words[1:]
         self.commands[tuple(words)] += 1
 
 
-def _text(node: "Node") -> str:
+def _get_text(node: "Node") -> str:
     """Some nodes begin with the blank before them."""
     return (node.text or b"").decode(errors="replace").lstrip(" \t")
 
 
-def _words(node: "Node") -> list[str]:
-    return [_text(child) for child in node.children if child.type not in _REDIRECTS]
+def _list_words(node: "Node") -> list[str]:
+    return [_get_text(child) for child in node.children if child.type not in _REDIRECTS]
 
 
-def _test_words(node: "Node") -> list[str]:
-    return list(_leaves(node))
+def _list_test_words(node: "Node") -> list[str]:
+    return list(_iter_leaves(node))
 
 
-def _leaves(node: "Node") -> Iterator[str]:
+def _iter_leaves(node: "Node") -> Iterator[str]:
     left = [node]
     while left:
         one = left.pop()
         if one.type in _TEST_GROUPS:
             left.extend(reversed(one.children))
         else:
-            yield _text(one)
+            yield _get_text(one)
 
 
-def _stands_alone(node: "Node") -> bool:
+def _is_standalone(node: "Node") -> bool:
     parent = node.parent
     return parent is not None and parent.type not in (*_COMMANDS, "variable_assignments")
 
 
-def _redirect(node: "Node") -> tuple[str, str, str]:
+def _to_redirect(node: "Node") -> tuple[str, str, str]:
     """Descriptor, operator and all that the grammar takes for its target."""
-    parts = [_text(child) for child in node.children if child.type != "file_descriptor"]
-    descriptor = "".join(_text(one) for one in node.children if one.type == "file_descriptor")
+    parts = [_get_text(child) for child in node.children if child.type != "file_descriptor"]
+    descriptor = "".join(_get_text(one) for one in node.children if one.type == "file_descriptor")
     operator = parts[0] if parts else ""
     if node.type == "heredoc_redirect":
         start = next((one for one in node.children if one.type == "heredoc_start"), None)
-        delimiter = _text(start).strip("'\"") if start else ""
+        delimiter = _get_text(start).strip("'\"") if start else ""
         return descriptor, operator.rstrip("-"), delimiter
     return descriptor, operator, " ".join(parts[1:])

@@ -7,7 +7,7 @@ from functools import cached_property
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     Sharing,
     ToolResult,
@@ -16,7 +16,7 @@ from mcp_dispatch.model.tools import (
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
+class ToolDeclaration:
     """A built-in as it is listed. `result_limit` is None for a tool that bounds itself.
 
     `properties` are the fields of the input schema; no others are accepted.
@@ -34,7 +34,7 @@ class Declaration:
     interrupt: Interrupt
     result_limit: int | None
 
-    def input_schema(self) -> JsonObject:
+    def build_input_schema(self) -> JsonObject:
         required: list[Json] = list(self.required)
         return {
             "type": "object",
@@ -43,7 +43,7 @@ class Declaration:
             "additionalProperties": False,
         }
 
-    def annotations(self) -> JsonObject:
+    def build_annotations(self) -> JsonObject:
         return {
             "title": self.title,
             "readOnlyHint": self.read_only,
@@ -53,10 +53,10 @@ class Declaration:
         }
 
 
-class BuiltIn(ABC):
+class BuiltInTool(ABC):
     """The shared part of the `Tool` protocol; a built-in adds `check` and `run`."""
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: ToolDeclaration) -> None:
         self._declaration = declaration
 
     @property
@@ -77,8 +77,8 @@ class BuiltIn(ABC):
             "name": self._declaration.name,
             "title": self._declaration.title,
             "description": self._declaration.description,
-            "inputSchema": self._declaration.input_schema(),
-            "annotations": self._declaration.annotations(),
+            "inputSchema": self._declaration.build_input_schema(),
+            "annotations": self._declaration.build_annotations(),
         }
 
     @property
@@ -90,7 +90,7 @@ class BuiltIn(ABC):
         # Imported when first used: listing tools must not wait for the schema compiler.
         from mcp_dispatch.schema.validator import compile_schema
 
-        return compile_schema(self._declaration.input_schema())
+        return compile_schema(self._declaration.build_input_schema())
 
     @property
     def interrupt(self) -> Interrupt:
@@ -101,16 +101,16 @@ class BuiltIn(ABC):
         return self._declaration.result_limit
 
     @property
-    def output(self) -> Validator | None:
+    def output_validator(self) -> Validator | None:
         """Built-ins answer in text only: a client may show the model nothing beside structure."""
         return None
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         """By default what the tool is: a reader shares, anything else runs alone."""
         return Sharing.SHARED if self._declaration.read_only else Sharing.EXCLUSIVE
 
     @abstractmethod
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked: ...
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult: ...
 
     @abstractmethod
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult: ...

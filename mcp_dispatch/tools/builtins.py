@@ -5,28 +5,28 @@ from pathlib import Path
 
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.bash.background import BackgroundTasks
-from mcp_dispatch.tools.bash.bash import Bash
-from mcp_dispatch.tools.bash.task_stop import TaskStop
-from mcp_dispatch.tools.files.edit import Edit
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.write import Write
-from mcp_dispatch.tools.read_result import ReadResult
-from mcp_dispatch.tools.search.glob import Glob
-from mcp_dispatch.tools.search.grep import Grep
-from mcp_dispatch.tools.web.web_fetch import WebFetch
+from mcp_dispatch.tools.bash.bash import BashTool
+from mcp_dispatch.tools.bash.task_stop import TaskStopTool
+from mcp_dispatch.tools.files.edit import EditTool
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.write import WriteTool
+from mcp_dispatch.tools.read_result import ReadResultTool
+from mcp_dispatch.tools.search.glob import GlobTool
+from mcp_dispatch.tools.search.grep import GrepTool
+from mcp_dispatch.tools.web.web_fetch import WebFetchTool
 
-NAMES = ("Bash", "Edit", "Glob", "Grep", "Read", "TaskStop", "WebFetch", "Write")
+BUILT_IN_NAMES = ("Bash", "Edit", "Glob", "Grep", "Read", "TaskStop", "WebFetch", "Write")
 
 
-class BuiltIns:
+class BuiltInTools:
     """`tasks` and the cache of WebFetch live as long as the server."""
 
     def __init__(
         self,
-        children: Children,
+        children: ProcessGroup,
         scratch: Path,
         tasks: BackgroundTasks,
         results: ResultStore,
@@ -36,33 +36,33 @@ class BuiltIns:
         self._scratch = scratch
         self._tasks = tasks
         self._results = results
-        self._web_fetch = WebFetch(children, environ)
+        self._web_fetch = WebFetchTool(children, environ)
 
-    def offered(
-        self, workspace: Workspace, environ: Mapping[str, str], chosen: Sequence[str] | None
+    def create_tools(
+        self, workspace: Workspace, environ: Mapping[str, str], enabled: Sequence[str] | None
     ) -> list[Tool]:
         """`chosen` names them; None offers all."""
         every: list[Tool] = [
-            Bash(workspace, self._children, self._scratch, environ, self._tasks, self._results),
-            Edit(workspace),
-            Glob(workspace, environ),
-            Grep(workspace, self._children, environ),
-            Read(workspace),
-            TaskStop(self._tasks),
+            BashTool(workspace, self._children, self._scratch, environ, self._tasks, self._results),
+            EditTool(workspace),
+            GlobTool(workspace, environ),
+            GrepTool(workspace, self._children, environ),
+            ReadTool(workspace),
+            TaskStopTool(self._tasks),
             self._web_fetch,
-            Write(workspace),
+            WriteTool(workspace),
         ]
-        if chosen is None:
+        if enabled is None:
             return every
-        offered = [tool for tool in every if tool.name in chosen]
+        offered = [tool for tool in every if tool.name in enabled]
         # Whoever was given the beginning of a result needs a way to the rest of it.
-        return offered if "Read" in chosen else [*offered, ReadResult(self._results.directory)]
+        return offered if "Read" in enabled else [*offered, ReadResultTool(self._results.directory)]
 
 
-def unknown_names(chosen: Iterable[str]) -> list[str]:
+def describe_unknown_names(names: Iterable[str]) -> list[str]:
     """What a settings file calls a built-in and is none, in words."""
     return [
-        f"dispatch.tools: {name!r} is no built-in; they are {', '.join(NAMES)}"
-        for name in chosen
-        if name not in NAMES
+        f"dispatch.tools: {name!r} is no built-in; they are {', '.join(BUILT_IN_NAMES)}"
+        for name in names
+        if name not in BUILT_IN_NAMES
     ]

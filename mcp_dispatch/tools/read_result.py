@@ -7,12 +7,24 @@ from anyio import to_thread
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
-from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
-from mcp_dispatch.results.markers import harmless
-from mcp_dispatch.results.pages import CannotRead, find, id_in, is_text, read_page
-from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.model.tools import (
+    CallContext,
+    CheckResult,
+    Interrupt,
+    ToolResult,
+    build_error_result,
+)
+from mcp_dispatch.results.markers import escape_markers
+from mcp_dispatch.results.pages import (
+    CannotRead,
+    extract_result_id,
+    find_stored_file,
+    is_text,
+    read_page,
+)
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="read_result",
     title="Read a kept result",
     description=(
@@ -34,21 +46,21 @@ _DECLARATION = Declaration(
 )
 
 
-class ReadResult(BuiltIn):
+class ReadResultTool(BuiltInTool):
     """`directory` is where results are kept: nothing else is ever opened."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(_DECLARATION)
         self._directory = directory
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
-        self._found(arguments, context)
-        return Checked(arguments)
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        self._find_result(arguments, context)
+        return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        path = self._found(arguments, context)
+        path = self._find_result(arguments, context)
         if not is_text(path):
-            return error_result(
+            return build_error_result(
                 f"{path} is not text; open it with a program that knows its format."
             )
         asked = arguments.get("offset")
@@ -56,19 +68,23 @@ class ReadResult(BuiltIn):
         try:
             page = await to_thread.run_sync(read_page, path, offset)
         except CannotRead as problem:
-            return error_result(str(problem))
+            return build_error_result(str(problem))
         more = f"; the next page has offset {page.end}" if page.end < page.size else ""
         told = f"[Bytes {page.start}-{page.end} of {page.size}{more}]"
-        text = harmless(page.content.decode("utf-8", "replace"))
+        text = escape_markers(page.content.decode("utf-8", "replace"))
         return ToolResult(
             {"content": [{"type": "text", "text": f"{text}\n\n{told}"}]},
             {"path": str(path), "start": page.start, "end": page.end, "size": page.size},
         )
 
-    def _found(self, arguments: JsonObject, context: CallContext) -> Path:
+    def _find_result(self, arguments: JsonObject, context: CallContext) -> Path:
         named = str(arguments["id"])
-        id = id_in(named, self._directory)
-        path = None if id is None else find(self._directory, id, context.scope.delivered)
+        id = extract_result_id(named, self._directory)
+        path = (
+            None
+            if id is None
+            else find_stored_file(self._directory, id, context.scope.is_delivered)
+        )
         if path is None:
             raise Refused(
                 RefusedBy.SEMANTIC,

@@ -5,41 +5,41 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.names import TOOL_SEARCH
-from mcp_dispatch.model.tool_search import Findings
+from mcp_dispatch.model.tool_search import ToolSearchResult
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     Tool,
     ToolResult,
     ToolsActivated,
 )
-from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 
-Find = Callable[[str, int], Awaitable[Findings]]
+FindTools = Callable[[str, int], Awaitable[ToolSearchResult]]
 """The best tools for a query, this many at most."""
 
-HOW_TO_CALL = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
+CALL_TOOL_HINT = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
 """What every client can do. A client that has listed the tools again is told `CALL_BY_NAME`."""
 
-CALL_BY_NAME = "They are in your list of tools now: call them by their names."
+CALL_BY_NAME_HINT = "They are in your list of tools now: call them by their names."
 
-DEFAULT_RESULTS = 5
-MOST_CHARACTERS = 18_000
+DEFAULT_MAX_RESULTS = 5
+MAX_DEFINITION_CHARS = 18_000
 """Of definitions in one answer, which holds them twice, as text and structured."""
 
-_SHOWN_PROBLEM = 200
+_MAX_PROBLEM_CHARS = 200
 _DESCRIPTION = (
     "Finds tools of the connected servers by what they do, and returns their full definitions. "
     "They can then be called.\n"
     'Queries: a few words ("create a calendar event"); "select:NAME,NAME" for exact names; '
     '"+word rest" where word must be in the name; "mcp__SERVER rest" for the tools of one server.'
 )
-_WAITING = (
+_DEFERRED_INTRO = (
     "Search here before you say that something cannot be done. Tools that are not in your list:"
 )
-_NONE_WAITING = "The tools of the servers that are connected are in your list already."
-_DECLARATION = Declaration(
+_NOTHING_DEFERRED = "The tools of the servers that are connected are in your list already."
+_DECLARATION = ToolDeclaration(
     name=TOOL_SEARCH,
     title="Find tools",
     description=_DESCRIPTION,
@@ -48,7 +48,7 @@ _DECLARATION = Declaration(
         "max_results": {
             "type": "integer",
             "minimum": 1,
-            "default": DEFAULT_RESULTS,
+            "default": DEFAULT_MAX_RESULTS,
             "description": "How many tools to return at most",
         },
     },
@@ -62,82 +62,82 @@ _DECLARATION = Declaration(
 )
 
 
-class ToolSearch(BuiltIn):
+class ToolSearch(BuiltInTool):
     """`waiting` names the tools that are not listed, a line for each server; "" where none."""
 
-    def __init__(self, find: Find, waiting: Callable[[], str]) -> None:
+    def __init__(self, find: FindTools, list_deferred: Callable[[], str]) -> None:
         super().__init__(_DECLARATION)
         self._find = find
-        self._waiting = waiting
+        self._list_deferred = list_deferred
 
     @property
     def definition(self) -> JsonObject:
-        names = self._waiting()
-        contents = f"{_WAITING}\n{names}" if names else _NONE_WAITING
+        names = self._list_deferred()
+        contents = f"{_DEFERRED_INTRO}\n{names}" if names else _NOTHING_DEFERRED
         return {**super().definition, "description": f"{_DESCRIPTION}\n{contents}"}
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
-        return Checked(arguments)
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        query, limit = str(arguments["query"]), arguments.get("max_results", DEFAULT_RESULTS)
-        findings = await self._find(query, limit if isinstance(limit, int) else DEFAULT_RESULTS)
-        return _answer(query, findings)
+        query, limit = str(arguments["query"]), arguments.get("max_results", DEFAULT_MAX_RESULTS)
+        findings = await self._find(query, limit if isinstance(limit, int) else DEFAULT_MAX_RESULTS)
+        return _build_result(query, findings)
 
 
-def call_by_name(wire: JsonObject) -> JsonObject:
+def replace_call_hints(wire: JsonObject) -> JsonObject:
     """The answer for a client whose list has the tools."""
     content, structured = wire.get("content"), wire.get("structuredContent")
     blocks: list[Json] = list(content) if isinstance(content, list) else []
-    told: JsonObject = {**wire, "content": [_by_name(block, "text") for block in blocks]}
+    told: JsonObject = {**wire, "content": [_replace_call_hint(block, "text") for block in blocks]}
     if isinstance(structured, dict):
-        told["structuredContent"] = _by_name(structured, "message")
+        told["structuredContent"] = _replace_call_hint(structured, "message")
     return told
 
 
-def _by_name(value: Json, key: str) -> Json:
+def _replace_call_hint(value: Json, key: str) -> Json:
     text = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(text, str) or HOW_TO_CALL not in text:
+    if not isinstance(value, dict) or not isinstance(text, str) or CALL_TOOL_HINT not in text:
         return value
-    return {**value, key: text.replace(HOW_TO_CALL, CALL_BY_NAME)}
+    return {**value, key: text.replace(CALL_TOOL_HINT, CALL_BY_NAME_HINT)}
 
 
-def _answer(query: str, findings: Findings) -> ToolResult:
+def _build_result(query: str, findings: ToolSearchResult) -> ToolResult:
     """Text and structure say the same: a client may show its model only one of them."""
-    shown, left_out = _within_budget(findings.tools)
+    shown, left_out = _select_within_budget(findings.tools)
     activated = tuple(t.rule_name for t in shown if t.rule_name in findings.deferred)
-    how = HOW_TO_CALL if activated else CALL_BY_NAME
-    message = "\n".join([*([how] if shown else []), *_remarks(findings, left_out)])
+    how = CALL_TOOL_HINT if activated else CALL_BY_NAME_HINT
+    message = "\n".join([*([how] if shown else []), *_iter_remarks(findings, left_out)])
     structured: JsonObject = {
         "query": query,
         "tools": [tool.definition for tool in shown],
         "total": findings.total,
         "connecting": list(findings.connecting),
-        "failed": [down.server for down in findings.down],
+        "failed": [down.server for down in findings.unavailable],
         "message": message,
     }
-    texts = [*([_functions(shown)] if shown else []), message]
+    texts = [*([_render_functions(shown)] if shown else []), message]
     content: list[Json] = [{"type": "text", "text": text} for text in texts]
     wire: JsonObject = {"content": content, "structuredContent": structured}
     return ToolResult(wire, structured, (ToolsActivated(activated),) if activated else ())
 
 
-def _within_budget(tools: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
+def _select_within_budget(tools: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
     """The first always: it is what was asked for."""
-    left, shown = MOST_CHARACTERS, list[Tool]()
+    left, shown = MAX_DEFINITION_CHARS, list[Tool]()
     for tool in tools:
-        left -= len(_function(tool))
+        left -= len(_render_function(tool))
         if left < 0 and shown:
             break
         shown.append(tool)
     return shown, list(tools[len(shown) :])
 
 
-def _functions(tools: Sequence[Tool]) -> str:
-    return "\n".join(["<functions>", *map(_function, tools), "</functions>"])
+def _render_functions(tools: Sequence[Tool]) -> str:
+    return "\n".join(["<functions>", *map(_render_function, tools), "</functions>"])
 
 
-def _function(tool: Tool) -> str:
+def _render_function(tool: Tool) -> str:
     definition = tool.definition
     shown: JsonObject = {
         "description": definition.get("description", ""),
@@ -149,18 +149,18 @@ def _function(tool: Tool) -> str:
     return f"<function>{text}</function>"
 
 
-def _remarks(findings: Findings, left_out: Sequence[Tool]) -> Iterator[str]:
+def _iter_remarks(findings: ToolSearchResult, left_out: Sequence[Tool]) -> Iterator[str]:
     if left_out:
         names = ",".join(tool.name for tool in left_out)
         yield f"Found as well, too long to show together; ask for fewer at a time: select:{names}"
     yield from findings.remarks
     if findings.connecting:
         yield f"Still connecting, not searched: {', '.join(findings.connecting)}. Try again later."
-    for down in findings.down:
-        yield f"Not available: {down.server} {_plain(down.problem)}"
+    for down in findings.unavailable:
+        yield f"Not available: {down.server} {_escape_problem(down.problem)}"
 
 
-def _plain(problem: str) -> str:
+def _escape_problem(problem: str) -> str:
     """One line; a server's own words are in it."""
-    text = "".join(char if char.isprintable() else " " for char in problem[:_SHOWN_PROBLEM])
+    text = "".join(char if char.isprintable() else " " for char in problem[:_MAX_PROBLEM_CHARS])
     return text.replace("<", "&lt;")

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import visible
+from mcp_dispatch.model.text import escape_control_characters
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.tool import Expose
+from mcp_dispatch.upstream.tool import ExposeName
 
-INSTRUCTIONS_OF_ONE: Final = 2_000
-INSTRUCTIONS_OF_ALL: Final = 10_000
+MAX_SERVER_INSTRUCTIONS_CHARS: Final = 2_000
+MAX_INSTRUCTIONS_CHARS: Final = 10_000
 """Characters."""
 
 
@@ -26,86 +26,86 @@ class Prompt:
     entry: JsonObject
 
 
-class Offered:
+class ResourceAggregator:
     """A server that a rule denies as a whole offers nothing. Of two servers with the same URI or
     name the earlier configured has it."""
 
     def __init__(
         self,
-        servers: Callable[[], Sequence[Supervisor]],
-        expose: Expose,
-        hidden: Callable[[str], bool],
+        list_servers: Callable[[], Sequence[Supervisor]],
+        expose_name: ExposeName,
+        is_hidden: Callable[[str], bool],
     ) -> None:
-        self._every = servers
-        self._expose = expose
-        self._hidden = hidden
+        self._list_servers = list_servers
+        self._expose_name = expose_name
+        self._is_hidden = is_hidden
 
     @property
     def servers(self) -> list[Supervisor]:
-        return [server for server in self._every() if not self._hidden(server.name)]
+        return [server for server in self._list_servers() if not self._is_hidden(server.name)]
 
-    async def known(self, timeout: float) -> None:
+    async def wait_until_loaded(self, timeout: float) -> None:
         """Waits until every server has said what it offers, or has failed once."""
         with anyio.move_on_after(timeout):
             for server in self.servers:
-                if server.nudge():
-                    await server.tried.wait()
-                if server.alive:
-                    await server.shelf.known.wait()
+                if server.wake_unless_lazy():
+                    await server.first_attempt_done.wait()
+                if server.is_connected:
+                    await server.resources.loaded.wait()
 
-    def resources(self) -> list[JsonObject]:
-        return list(_first_by("uri", (each.shelf.offers.resources for each in self.servers)))
+    def list_resources(self) -> list[JsonObject]:
+        return list(_dedupe_by("uri", (each.resources.offers.resources for each in self.servers)))
 
-    def templates(self) -> list[JsonObject]:
-        lists = (each.shelf.offers.templates for each in self.servers)
-        return list(_first_by("uriTemplate", lists))
+    def list_templates(self) -> list[JsonObject]:
+        lists = (each.resources.offers.templates for each in self.servers)
+        return list(_dedupe_by("uriTemplate", lists))
 
-    def prompts(self) -> list[Prompt]:
+    def list_prompts(self) -> list[Prompt]:
         """Sorted by name, as tools are."""
         found: dict[str, Prompt] = {}
         for server in self.servers:
-            for entry in server.shelf.offers.prompts:
+            for entry in server.resources.offers.prompts:
                 name = entry.get("name")
                 if isinstance(name, str):
-                    exposed = self._expose(server.config, name)
+                    exposed = self._expose_name(server.config, name)
                     found.setdefault(exposed, Prompt(server, name, {**entry, "name": exposed}))
         return [found[name] for name in sorted(found)]
 
-    def prompt(self, name: str) -> Prompt | None:
-        return next((each for each in self.prompts() if each.entry["name"] == name), None)
+    def find_prompt(self, name: str) -> Prompt | None:
+        return next((each for each in self.list_prompts() if each.entry["name"] == name), None)
 
-    def owner_of(self, uri: str) -> Supervisor | None:
+    def find_owner(self, uri: str) -> Supervisor | None:
         """Who lists it; else whose template it fits; else who has others of its kind; else the
         only one that has any resources."""
-        able = [server for server in self.servers if "resources" in server.shelf.capabilities]
-        for fits in (_lists, _has_template_for, _has_kin_of):
+        able = [server for server in self.servers if "resources" in server.resources.capabilities]
+        for fits in (_has_resource, _has_template_for, _has_same_scheme):
             for server in able:
                 if fits(server, uri):
                     return server
         return able[0] if len(able) == 1 else None
 
-    def offers(self, capability: str) -> bool:
+    def supports(self, capability: str) -> bool:
         """Whether anybody may offer it: who has not answered yet may."""
         return any(
-            capability in server.shelf.capabilities or not server.tried.is_set()
+            capability in server.resources.capabilities or not server.first_attempt_done.is_set()
             for server in self.servers
         )
 
-    def instructions(self) -> str:
+    def build_instructions(self) -> str:
         """What servers say of themselves, each under its name, within a budget."""
         parts: list[str] = []
-        room = INSTRUCTIONS_OF_ALL
+        room = MAX_INSTRUCTIONS_CHARS
         for server in self.servers:
-            text = visible(server.shelf.instructions.strip())
+            text = escape_control_characters(server.resources.instructions.strip())
             if not text or room <= 0:
                 continue
-            text = _cut(text, min(room, INSTRUCTIONS_OF_ONE))
+            text = _truncate(text, min(room, MAX_SERVER_INSTRUCTIONS_CHARS))
             room -= len(text)
             parts.append(f"The server {server.name} says of itself:\n{text}")
         return "\n\n".join(parts)
 
 
-def _first_by(key: str, lists: Iterable[tuple[JsonObject, ...]]) -> Iterator[JsonObject]:
+def _dedupe_by(key: str, lists: Iterable[tuple[JsonObject, ...]]) -> Iterator[JsonObject]:
     seen: set[Json] = set()
     for entries in lists:
         for entry in entries:
@@ -115,34 +115,38 @@ def _first_by(key: str, lists: Iterable[tuple[JsonObject, ...]]) -> Iterator[Jso
                 yield entry
 
 
-def _lists(server: Supervisor, uri: str) -> bool:
-    return any(entry.get("uri") == uri for entry in server.shelf.offers.resources)
+def _has_resource(server: Supervisor, uri: str) -> bool:
+    return any(entry.get("uri") == uri for entry in server.resources.offers.resources)
 
 
 def _has_template_for(server: Supervisor, uri: str) -> bool:
-    templates = (entry.get("uriTemplate") for entry in server.shelf.offers.templates)
-    return any(isinstance(each, str) and (each == uri or fits(each, uri)) for each in templates)
+    templates = (entry.get("uriTemplate") for entry in server.resources.offers.templates)
+    return any(
+        isinstance(each, str) and (each == uri or matches_template(each, uri)) for each in templates
+    )
 
 
-def _has_kin_of(server: Supervisor, uri: str) -> bool:
-    scheme = _scheme(uri)
-    offers = server.shelf.offers
+def _has_same_scheme(server: Supervisor, uri: str) -> bool:
+    scheme = _parse_scheme(uri)
+    offers = server.resources.offers
     uris = [each.get("uri") for each in offers.resources]
     uris += [each.get("uriTemplate") for each in offers.templates]
-    return bool(scheme) and any(isinstance(each, str) and _scheme(each) == scheme for each in uris)
+    return bool(scheme) and any(
+        isinstance(each, str) and _parse_scheme(each) == scheme for each in uris
+    )
 
 
-def _scheme(uri: str) -> str:
+def _parse_scheme(uri: str) -> str:
     try:
         return urlsplit(uri).scheme
     except ValueError:
         return ""
 
 
-def fits(template: str, uri: str) -> bool:
+def matches_template(template: str, uri: str) -> bool:
     """Whether `uri` may come of an RFC 6570 template: what stands between the expressions is there,
     in order."""
-    literals = _literals(template)
+    literals = _split_literals(template)
     if len(literals) == 1:
         return uri == template
     first, *middle, last = literals
@@ -157,7 +161,7 @@ def fits(template: str, uri: str) -> bool:
     return len(uri) - at >= len(last) and uri.endswith(last)
 
 
-def _literals(template: str) -> list[str]:
+def _split_literals(template: str) -> list[str]:
     literals, rest = [""], template
     while rest:
         literal, brace, rest = rest.partition("{")
@@ -169,5 +173,5 @@ def _literals(template: str) -> list[str]:
     return literals
 
 
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+def _truncate(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -16,19 +16,19 @@ import msgspec
 from mcp_dispatch import __version__
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.config.model import ServerConfig
-from mcp_dispatch.upstream.definition_diff import Change, changes
-from mcp_dispatch.upstream.pagination import MOST_TOOLS, Listing
+from mcp_dispatch.upstream.definition_diff import DefinitionChange, diff_definitions
+from mcp_dispatch.upstream.pagination import MAX_TOOLS, Listing
 from mcp_dispatch.wire.codec import Undecodable, decode
 
 logger = logging.getLogger(__name__)
 
-LARGEST_FILE: Final = 32 * 1024 * 1024
-MOST_GONE: Final = 1_000
-MOST_CHANGES: Final = 50
-FORMAT: Final = 1
+MAX_FILE_BYTES: Final = 32 * 1024 * 1024
+MAX_REMOVED_TOOLS: Final = 1_000
+MAX_CHANGES: Final = 50
+FORMAT_VERSION: Final = 1
 
-_READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PastChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ServerSnapshot:
     """`tools` is the last list, if the server ever `listed` any: the last `complete` one where
     there was one; `gone` are definitions that were in it before.
 
@@ -52,9 +52,9 @@ class Known:
     listed: bool = False
     complete: bool = False
     tools: tuple[JsonObject, ...] = ()
-    gone: tuple[JsonObject, ...] = ()
+    removed: tuple[JsonObject, ...] = ()
     changes: tuple[PastChange, ...] = ()
-    usable: bool = False
+    schemas_checked: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     refused_outputs: tuple[tuple[str, str], ...] = ()
     problem: str | None = None
@@ -62,38 +62,40 @@ class Known:
 
     @property
     def pinned(self) -> tuple[JsonObject, ...]:
-        return (*self.tools, *self.gone)
+        return (*self.tools, *self.removed)
 
     @property
     def verdicts(self) -> Iterator[tuple[str, Json, str | None]]:
         """Each tool whose input schema was looked at, the schema, and why it cannot be used."""
-        return self._verdicts("inputSchema", dict(self.refused))
+        return self._iter_verdicts("inputSchema", dict(self.refused))
 
     @property
     def output_verdicts(self) -> Iterator[tuple[str, Json, str | None]]:
-        return self._verdicts("outputSchema", dict(self.refused_outputs))
+        return self._iter_verdicts("outputSchema", dict(self.refused_outputs))
 
-    def _verdicts(
+    def _iter_verdicts(
         self, key: str, refused: Mapping[str, str]
     ) -> Iterator[tuple[str, Json, str | None]]:
-        for tool in self.tools if self.usable else ():
+        for tool in self.tools if self.schemas_checked else ():
             name = tool.get("name")
             if isinstance(name, str) and key in tool:
                 yield name, tool[key], refused.get(name)
 
-    def learn(self, tools: tuple[JsonObject, ...], at: float) -> tuple["Known", tuple[Change, ...]]:
+    def with_tools(
+        self, tools: tuple[JsonObject, ...], timestamp: float
+    ) -> tuple["ServerSnapshot", tuple[DefinitionChange, ...]]:
         """What is known after the server has listed `tools`, and which of them are others now."""
         # Compared as text: 1, 1.0 and true are equal in Python and not in a schema.
         if self.listed and self.problem is None and repr(tools) == repr(self.tools):
             return self, ()
-        changed, gone = changes(self.pinned, tools)
-        past = [PastChange(each.tool, each.what, at) for each in changed]
+        changed, gone = diff_definitions(self.pinned, tools)
+        past = [PastChange(each.tool, each.differences, timestamp) for each in changed]
         known = replace(
             self,
             listed=True,
             tools=tools,
-            gone=gone[:MOST_GONE],
-            changes=(*self.changes, *past)[-MOST_CHANGES:],
+            gone=gone[:MAX_REMOVED_TOOLS],
+            changes=(*self.changes, *past)[-MAX_CHANGES:],
             usable=False,
             refused=(),
             refused_outputs=(),
@@ -102,7 +104,7 @@ class Known:
         return known, changed
 
 
-class Memory:
+class CatalogueCache:
     """One file for each server, named by what the server is. Several processes share the folder:
     a file is replaced whole, and one that makes no sense is as good as none."""
 
@@ -110,52 +112,52 @@ class Memory:
         self._folder = folder
         self.clock = clock
 
-    def recall(self, key: str) -> Known | None:
+    def load(self, key: str) -> ServerSnapshot | None:
         """What is known of the server; None where nothing is, or nothing that can be relied on."""
-        path = self._path(key)
+        path = self._build_path(key)
         try:
-            content = _content(path)
+            content = _read_file(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             logger.info("the catalogue file %s is not used: %s", path, error.strerror)
             return None
         try:
-            return _known(msgspec.convert(decode(content), type=_File))
+            return _to_snapshot(msgspec.convert(decode(content), type=_File))
         except (Undecodable, msgspec.ValidationError) as error:
             logger.info("the catalogue file %s is not used: %s", path, error)
             return None
 
-    def keep(self, key: str, server: str, known: Known) -> None:
+    def save(self, key: str, server: str, snapshot: ServerSnapshot) -> None:
         """Costs the catalogue, never the server, where the disk does not take it."""
         document = {
-            "format": FORMAT,
+            "format": FORMAT_VERSION,
             "by": __version__,
             "server": server,
-            "listed": known.listed,
-            "complete": known.complete,
-            "usable": known.usable,
-            "refused": known.refused,
-            "refused_outputs": known.refused_outputs,
-            "problem": known.problem,
-            "changes": known.changes,
-            "tools": known.tools,
-            "gone": known.gone,
+            "listed": snapshot.listed,
+            "complete": snapshot.complete,
+            "usable": snapshot.schemas_checked,
+            "refused": snapshot.refused,
+            "refused_outputs": snapshot.refused_outputs,
+            "problem": snapshot.problem,
+            "changes": snapshot.changes,
+            "tools": snapshot.tools,
+            "gone": snapshot.removed,
         }
         try:
-            self._write(self._path(key), msgspec.json.encode(document))
+            self._write(self._build_path(key), msgspec.json.encode(document))
         except (OSError, ValueError, TypeError) as error:
             logger.warning("the tools of %s are not kept: %s", server, error)
 
-    def _path(self, key: str) -> Path:
+    def _build_path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
     def _write(self, path: Path, content: bytes) -> None:
-        if len(content) > LARGEST_FILE:
-            raise ValueError(f"{len(content):,} bytes are more than {LARGEST_FILE:,}")
+        if len(content) > MAX_FILE_BYTES:
+            raise ValueError(f"{len(content):,} bytes are more than {MAX_FILE_BYTES:,}")
         beside = path.with_name(f".{secrets.token_hex(8)}.partial")
         try:
-            with os.fdopen(os.open(beside, _CREATE, 0o600), "wb") as file:
+            with os.fdopen(os.open(beside, _CREATE_FLAGS, 0o600), "wb") as file:
                 file.write(content)
             beside.replace(path)
         finally:
@@ -163,13 +165,13 @@ class Memory:
                 beside.unlink()
 
 
-def _content(path: Path) -> bytes:
-    descriptor = os.open(path, _READ)
+def _read_file(path: Path) -> bytes:
+    descriptor = os.open(path, _READ_FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             return b""
-        return file.read(LARGEST_FILE)
+        return file.read(MAX_FILE_BYTES)
 
 
 class _PastChange(msgspec.Struct):
@@ -179,99 +181,102 @@ class _PastChange(msgspec.Struct):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
+    format: Annotated[int, msgspec.Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
     by: str
     server: str
-    tools: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MOST_TOOLS)]
-    gone: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MOST_GONE)]
-    changes: Annotated[list[_PastChange], msgspec.Meta(max_length=MOST_CHANGES)]
-    refused: Annotated[list[tuple[str, str]], msgspec.Meta(max_length=MOST_TOOLS)]
-    refused_outputs: Annotated[list[tuple[str, str]], msgspec.Meta(max_length=MOST_TOOLS)]
+    tools: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_TOOLS)]
+    gone: Annotated[list[dict[str, object]], msgspec.Meta(max_length=MAX_REMOVED_TOOLS)]
+    changes: Annotated[list[_PastChange], msgspec.Meta(max_length=MAX_CHANGES)]
+    refused: Annotated[list[tuple[str, str]], msgspec.Meta(max_length=MAX_TOOLS)]
+    refused_outputs: Annotated[list[tuple[str, str]], msgspec.Meta(max_length=MAX_TOOLS)]
     listed: bool
     complete: bool
     usable: bool
     problem: str | None
 
 
-def _known(file: _File) -> Known:
-    return Known(
+def _to_snapshot(file: _File) -> ServerSnapshot:
+    return ServerSnapshot(
         listed=file.listed,
         complete=file.complete,
-        tools=_definitions(file.tools),
-        gone=_definitions(file.gone),
+        tools=_to_definitions(file.tools),
+        removed=_to_definitions(file.gone),
         changes=tuple(PastChange(each.tool, tuple(each.what), each.at) for each in file.changes),
         # Another version of ours may judge otherwise.
-        usable=file.usable and file.by == __version__,
+        schemas_checked=file.usable and file.by == __version__,
         refused=tuple(file.refused),
         refused_outputs=tuple(file.refused_outputs),
         problem=file.problem,
     )
 
 
-def _definitions(found: Iterable[dict[str, object]]) -> tuple[JsonObject, ...]:
-    return tuple(cast("Iterable[JsonObject]", found))
+def _to_definitions(values: Iterable[dict[str, object]]) -> tuple[JsonObject, ...]:
+    return tuple(cast("Iterable[JsonObject]", values))
 
 
-Changed = Callable[[str, tuple[Change, ...]], None]
+OnDefinitionsChanged = Callable[[str, tuple[DefinitionChange, ...]], None]
 """Told of a server and of its tools that are no longer what they were."""
 
 
-class Dossier:
+class CachedServer:
     """Without a `memory`, what is learnt lasts as long as the process."""
 
     def __init__(
-        self, config: ServerConfig, memory: Memory | None, on_changed: Changed | None = None
+        self,
+        config: ServerConfig,
+        cache: CatalogueCache | None,
+        on_changed: OnDefinitionsChanged | None = None,
     ) -> None:
         self._config = config
-        self._memory = memory if config.key else None
+        self._cache = cache if config.key else None
         self._on_changed = on_changed
-        self.known = (self._memory and self._memory.recall(config.key)) or Known()
+        self.snapshot = (self._cache and self._cache.load(config.key)) or ServerSnapshot()
 
     @property
-    def seen(self) -> bool:
+    def has_listing(self) -> bool:
         """Whether the server has ever told its tools."""
-        return self.known.listed
+        return self.snapshot.listed
 
-    def learn(self, listing: Listing) -> None:
+    def record_listing(self, listing: Listing) -> None:
         """A list that may be incomplete replaces no complete one on disk."""
-        before = self.known
-        at = self._memory.clock() if self._memory else 0.0
-        known, changed = before.learn(listing.tools, at)
+        before = self.snapshot
+        at = self._cache.clock() if self._cache else 0.0
+        known, changed = before.with_tools(listing.entries, at)
         complete = listing.problem is None
         if complete or not before.complete:
-            self.known = replace(known, complete=complete)
+            self.snapshot = replace(known, complete=complete)
         elif changed:
-            self.known = replace(before, changes=known.changes)
-        if self.known != before:
-            self._keep()
+            self.snapshot = replace(before, changes=known.changes)
+        if self.snapshot != before:
+            self._save()
         if changed and self._on_changed is not None:
             self._on_changed(self._config.name, changed)
 
-    def judged(
+    def record_schema_problems(
         self,
         tools: tuple[JsonObject, ...],
-        refused: Mapping[str, str],
-        outputs: Mapping[str, str],
+        input_problems: Mapping[str, str],
+        output_problems: Mapping[str, str],
     ) -> None:
         """The schemas of `tools` have been looked at; some of them cannot be used, and why."""
-        if tools is not self.known.tools:
+        if tools is not self.snapshot.tools:
             return
         known = replace(
-            self.known,
+            self.snapshot,
             usable=True,
-            refused=tuple(sorted(refused.items())),
-            refused_outputs=tuple(sorted(outputs.items())),
+            refused=tuple(sorted(input_problems.items())),
+            refused_outputs=tuple(sorted(output_problems.items())),
         )
-        if known != self.known:
-            self.known = known
+        if known != self.snapshot:
+            self.snapshot = known
             if known.listed:
-                self._keep()
+                self._save()
 
-    def failed(self, problem: str) -> None:
-        if self.known.problem != problem:
-            self.known = replace(self.known, problem=problem)
-            self._keep()
+    def record_failure(self, problem: str) -> None:
+        if self.snapshot.problem != problem:
+            self.snapshot = replace(self.snapshot, problem=problem)
+            self._save()
 
-    def _keep(self) -> None:
-        if self._memory is not None:
-            self._memory.keep(self._config.key, self._config.name, self.known)
+    def _save(self) -> None:
+        if self._cache is not None:
+            self._cache.save(self._config.key, self._config.name, self.snapshot)

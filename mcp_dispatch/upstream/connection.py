@@ -14,34 +14,43 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
-from mcp_dispatch.model.client import NotAnswered
+from mcp_dispatch.model.client import ClientRequestError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed, UpstreamError
-from mcp_dispatch.upstream.handshake import Agreement, Greeting, agree, in_words, kept, stamped
+from mcp_dispatch.upstream.handshake import (
+    HandshakeOptions,
+    HandshakeResult,
+    add_client_meta,
+    format_mcp_error,
+    negotiate_protocol,
+    strip_hop_keys,
+)
 from mcp_dispatch.upstream.pagination import Listing, read_pages
-from mcp_dispatch.upstream.requests.deadline import Patience
+from mcp_dispatch.upstream.requests.deadline import Deadline
 from mcp_dispatch.upstream.requests.progress import ProgressQueue
 from mcp_dispatch.upstream.requests.relay import Relay
-from mcp_dispatch.upstream.requests.request import Errand
+from mcp_dispatch.upstream.requests.request import UpstreamRequest
 from mcp_dispatch.upstream.transports.base import Transport
-from mcp_dispatch.upstream.transports.param_headers import RepeatedParameters
+from mcp_dispatch.upstream.transports.param_headers import ParamHeaders
 from mcp_dispatch.wire.codec import Unencodable
 from mcp_dispatch.wire.sdk_streams import SessionReader
 
 
-class RelatedReader(SessionReader):
+class RelatedRequestReader(SessionReader):
     """`related` is of the last message: None where the way to the server has one stream only."""
 
     def __init__(self, inner: SessionReader) -> None:
         super().__init__()
         self._inner = inner
-        self.related: int | None = None
+        self.related_id: int | None = None
 
     async def receive(self) -> SessionMessage | Exception:
         message = await self._inner.receive()
-        self.related = related_to(message.metadata) if isinstance(message, SessionMessage) else None
+        self.related_id = (
+            find_related_id(message.metadata) if isinstance(message, SessionMessage) else None
+        )
         return message
 
     async def aclose(self) -> None:
@@ -49,14 +58,14 @@ class RelatedReader(SessionReader):
         await self._inner.aclose()
 
 
-def related_to(metadata: object) -> int | None:
+def find_related_id(metadata: object) -> int | None:
     """The id of the request, which is ours and so a number."""
     related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
     return related if isinstance(related, int) else None
 
 
-_QUESTIONS: Final = frozenset({"input_required"})
-_LIST_CHANGED: Final = {
+_INPUT_REQUIRED_TYPES: Final = frozenset({"input_required"})
+_KIND_BY_LIST_CHANGED: Final = {
     f"notifications/{what}/list_changed": what for what in ("tools", "resources", "prompts")
 }
 
@@ -73,27 +82,27 @@ class Connection:
         transport: Transport,
         on_list_changed: Callable[[str], None],
         relay: Relay | None = None,
-        greeting: Greeting | None = None,
+        handshake_options: HandshakeOptions | None = None,
     ) -> None:
         """`on_list_changed` is told what has changed: `tools`, `resources` or `prompts`."""
         self._transport = transport
-        self._reader = RelatedReader(transport.reader)
+        self._reader = RelatedRequestReader(transport.reader)
         self._dispatcher = JSONRPCDispatcher(self._reader, transport.writer)
         self._on_list_changed = on_list_changed
         self._relay = relay or Relay("server")
-        self._greeting = greeting or Greeting()
-        self._parameters = RepeatedParameters()
+        self._handshake_options = handshake_options or HandshakeOptions()
+        self._param_headers = ParamHeaders()
         self._last_id = 0
-        self._progress: dict[int, ProgressQueue] = {}
-        self._patience: dict[int, Patience] = {}
+        self._progress_queues: dict[int, ProgressQueue] = {}
+        self._deadlines: dict[int, Deadline] = {}
         self.on_acknowledged: Callable[[], None] = lambda: None
         """Told when a `subscriptions/listen` of ours has taken effect."""
 
-        self._agreement = Agreement()
+        self._handshake = HandshakeResult()
 
     @property
-    def over(self) -> anyio.Event:
-        return self._transport.over
+    def closed(self) -> anyio.Event:
+        return self._transport.closed
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -104,10 +113,13 @@ class Connection:
             carrying.start_soon(self._relay.deliver)
             try:
                 await self._dispatcher.run(
-                    self._answer, _ignore, self._observe, task_status=task_status
+                    self._answer_server_request,
+                    _ignore_notification,
+                    self._handle_notification,
+                    task_status=task_status,
                 )
             finally:
-                self._transport.over.set()
+                self._transport.closed.set()
                 carrying.cancel_scope.cancel()
 
     @property
@@ -115,57 +127,59 @@ class Connection:
         """How often the server has forgotten what it was told, and been greeted again."""
         return self._transport.renewals
 
-    def suspect_lists(self) -> None:
+    def invalidate_lists(self) -> None:
         """The server may have changed its lists unheard."""
-        for what in _LIST_CHANGED.values():
+        for what in _KIND_BY_LIST_CHANGED.values():
             self._on_list_changed(what)
 
     @property
     def version(self) -> str:
         """Empty before the handshake."""
-        return self._agreement.version
+        return self._handshake.version
 
     @property
     def capabilities(self) -> JsonObject:
-        return self._agreement.capabilities
+        return self._handshake.capabilities
 
     @property
     def instructions(self) -> str:
-        return self._agreement.instructions
+        return self._handshake.instructions
 
     @property
     def modern(self) -> bool:
-        return self._agreement.modern
+        return self._handshake.modern
 
-    async def handshake(self, timeout: float) -> None:
+    async def negotiate(self, timeout: float) -> None:
         """Agree on a version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
-            self._agreement = await agree(self._request, self._greeting)
-            self._transport.agreed(self.version)
+            self._handshake = await negotiate_protocol(self._request, self._handshake_options)
+            self._transport.set_protocol_version(self.version)
             if not self.modern:
                 await self._dispatcher.notify("notifications/initialized", None)
 
     @property
-    def _repeats_parameters(self) -> bool:
+    def _needs_param_headers(self) -> bool:
         return self._transport.has_headers and self.modern
 
     async def list_tools(self, timeout: float) -> Listing:
         """All pages. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
-        listing = await self.list_all("tools/list", "tools", timeout)
-        return self._parameters.learnt(listing) if self._repeats_parameters else listing
+        listing = await self.list_entries("tools/list", "tools", timeout)
+        return self._param_headers.update(listing) if self._needs_param_headers else listing
 
-    async def list_all(self, method: str, key: str, timeout: float) -> Listing:
+    async def list_entries(self, method: str, key: str, timeout: float) -> Listing:
         """All pages of any list. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
             try:
-                return await read_pages(lambda params: self._ask(method, params), key, method)
+                return await read_pages(
+                    lambda params: self._request_with_meta(method, params), key, method
+                )
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return Listing()
-                raise HandshakeFailed(f"refused {method!r}: {in_words(error)}") from error
+                raise HandshakeFailed(f"refused {method!r}: {format_mcp_error(error)}") from error
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
-        await self._dispatcher.notify(method, self._stamped(params or {}, None) or None)
+        await self._dispatcher.notify(method, self._add_meta(params or {}, None) or None)
 
     async def call(
         self,
@@ -175,7 +189,7 @@ class Connection:
         meta: JsonObject,
         progress: Progress | None,
         timeout: float,
-        idle: float = math.inf,
+        idle_timeout: float = math.inf,
     ) -> JsonObject | ProtocolError:
         """The result, or the error, exactly as the server gave it; sent once, never repeated.
 
@@ -186,7 +200,12 @@ class Connection:
         """
         params: JsonObject = {"name": name, "arguments": arguments}
         return await self.request(
-            "tools/call", params, meta=meta, progress=progress, timeout=timeout, idle=idle
+            "tools/call",
+            params,
+            meta=meta,
+            progress=progress,
+            timeout=timeout,
+            idle_timeout=idle_timeout,
         )
 
     async def request(
@@ -195,36 +214,42 @@ class Connection:
         params: JsonObject,
         *,
         timeout: float,
-        idle: float = math.inf,
+        idle_timeout: float = math.inf,
         meta: JsonObject | None = None,
         progress: Progress | None = None,
-        errand: Errand | None = None,
+        upstream_request: UpstreamRequest | None = None,
     ) -> JsonObject | ProtocolError:
         """As `call`, for any method. What the server asks meanwhile belongs to the errand."""
-        patience = Patience(timeout, idle)
-        request = _Request(self._next_id(), method, params, kept(meta or {}), patience, errand)
-        if progress is not None or idle < math.inf:
+        patience = Deadline(timeout, idle_timeout)
+        request = _OutgoingRequest(
+            self._next_id(), method, params, strip_hop_keys(meta or {}), patience, upstream_request
+        )
+        if progress is not None or idle_timeout < math.inf:
             request = request.with_token()
-        self._patience[request.id] = patience
+        self._deadlines[request.id] = patience
         try:
-            if errand is None:
+            if upstream_request is None:
                 return await self._send_with_progress(request, progress)
-            errand.clock = patience
-            with self._relay.works_on(request.id, errand):
+            upstream_request.deadline = patience
+            with self._relay.track_request(request.id, upstream_request):
                 answer = await self._send_with_progress(request, progress)
                 await self._relay.drain()
         finally:
-            del self._patience[request.id]
-        if not self.modern and isinstance(answer, dict) and answer.get("resultType") in _QUESTIONS:
+            del self._deadlines[request.id]
+        if (
+            not self.modern
+            and isinstance(answer, dict)
+            and answer.get("resultType") in _INPUT_REQUIRED_TYPES
+        ):
             return ProtocolError(INTERNAL_ERROR, "asks in the way of another protocol version")
         return answer
 
     async def _send_with_progress(
-        self, request: "_Request", progress: Progress | None
+        self, request: "_OutgoingRequest", progress: Progress | None
     ) -> JsonObject | ProtocolError:
         if progress is None:
             return await self._send(request)
-        queue = self._progress[request.id] = ProgressQueue(progress)
+        queue = self._progress_queues[request.id] = ProgressQueue(progress)
         failure: UpstreamError | TimeoutError | None = None
         answer: JsonObject | ProtocolError = {}
         async with anyio.create_task_group() as beside:
@@ -234,39 +259,39 @@ class Connection:
             except (UpstreamError, TimeoutError) as error:
                 failure = error  # raised below, as a task group would wrap it
             finally:
-                del self._progress[request.id]
+                del self._progress_queues[request.id]
                 queue.finish()
         if failure is not None:
             raise failure
         return answer
 
-    async def _send(self, request: "_Request") -> JsonObject | ProtocolError:
-        params = self._stamped(request.full_params(), request.errand)
+    async def _send(self, request: "_OutgoingRequest") -> JsonObject | ProtocolError:
+        params = self._add_meta(request.to_params(), request.upstream_request)
         try:
-            with request.patience.applied():
+            with request.deadline.enforce():
                 return await self._request(request.method, params, id=request.id)
         except MCPError as error:
             return ProtocolError(error.code, error.message, error.data)
         except Unencodable as error:
             return ProtocolError(INVALID_PARAMS, f"the arguments cannot be sent: {error}")
 
-    async def _ask(self, method: str, params: JsonObject) -> JsonObject:
-        return await self._request(method, self._stamped(params, None))
+    async def _request_with_meta(self, method: str, params: JsonObject) -> JsonObject:
+        return await self._request(method, self._add_meta(params, None))
 
     async def _request(
         self, method: str, params: JsonObject, *, cancellable: bool = True, id: int | None = None
     ) -> JsonObject:
         id = id or self._next_id()
         options: CallOptions = {"cancel_on_abandon": cancellable, "request_id": id}
-        if method == "tools/call" and self._repeats_parameters:
-            options["headers"] = self._parameters.headers(params)
+        if method == "tools/call" and self._needs_param_headers:
+            options["headers"] = self._param_headers.build_headers(params)
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            loss = self._transport.loss(id)
+            loss = self._transport.pop_error(id)
             if loss is not None:
                 raise loss from error
-            if self._transport.over.is_set() and _closed(error):
+            if self._transport.closed.is_set() and _is_connection_closed(error):
                 raise ConnectionLost(f"went away before it answered {method!r}") from error
             raise
 
@@ -274,64 +299,66 @@ class Connection:
         self._last_id += 1
         return self._last_id
 
-    def _stamped(self, params: JsonObject, errand: Errand | None) -> JsonObject:
-        return stamped(params, errand) if self.modern or not self.version else params
+    def _add_meta(self, params: JsonObject, upstream_request: UpstreamRequest | None) -> JsonObject:
+        return (
+            add_client_meta(params, upstream_request) if self.modern or not self.version else params
+        )
 
-    async def _answer(
+    async def _answer_server_request(
         self,
         context: DispatchContext[TransportContext],
         method: str,
         params: Mapping[str, Any] | None,
     ) -> JsonObject:
-        related = related_to(getattr(context, "message_metadata", None))
+        related = find_related_id(getattr(context, "message_metadata", None))
         try:
             return await self._relay.answer(method, dict(params or {}), related)
-        except NotAnswered as refusal:
+        except ClientRequestError as refusal:
             raise MCPError(refusal.code, refusal.message, refusal.data) from refusal
 
-    def _observe(self, method: str, params: Mapping[str, Any] | None) -> bool:
+    def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Notifications in the order of arrival, before the next message is looked at."""
-        changed = _LIST_CHANGED.get(method)
+        changed = _KIND_BY_LIST_CHANGED.get(method)
         if changed is not None:
             self._on_list_changed(changed)
         elif method == "notifications/progress" and params is not None:
             token = params.get("progressToken")
             if type(token) is not int:
                 return True
-            patience, queue = self._patience.get(token), self._progress.get(token)
+            patience, queue = self._deadlines.get(token), self._progress_queues.get(token)
             if patience is not None:
-                patience.heard()
+                patience.reset_idle()
             if queue is not None:
                 queue.put({key: value for key, value in params.items() if key != "progressToken"})
         elif method == "notifications/subscriptions/acknowledged":
             self.on_acknowledged()
         else:
-            self._relay.hear(method, dict(params or {}), self._reader.related)
+            self._relay.handle_notification(method, dict(params or {}), self._reader.related_id)
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _OutgoingRequest:
     """The id is the progress token too."""
 
     id: int
     method: str
     params: JsonObject
     meta: JsonObject
-    patience: Patience
-    errand: Errand | None
+    deadline: Deadline
+    upstream_request: UpstreamRequest | None
 
-    def with_token(self) -> "_Request":
+    def with_token(self) -> "_OutgoingRequest":
         return replace(self, meta={**self.meta, "progressToken": self.id})
 
-    def full_params(self) -> JsonObject:
+    def to_params(self) -> JsonObject:
         return {**self.params, "_meta": self.meta} if self.meta else self.params
 
 
-async def _ignore(_: object, __: str, ___: Mapping[str, Any] | None) -> None:
+async def _ignore_notification(_: object, __: str, ___: Mapping[str, Any] | None) -> None:
     """Never reached: `_observe` consumes every notification."""
 
 
-def _closed(error: MCPError) -> bool:
+def _is_connection_closed(error: MCPError) -> bool:
     """Whether the SDK made this up because the stream ended; a server may use the code too."""
     return (error.code, error.message, error.data) == (CONNECTION_CLOSED, "Connection closed", None)

@@ -29,11 +29,11 @@ class RequestLost(UpstreamError):
     """No answer will come to this request. Whether it was carried out is unknown."""
 
 
-class NotTaken(UpstreamError):
+class RequestNotExecuted(UpstreamError):
     """The request was surely not carried out, so that it may be sent once more."""
 
 
-class Unreachable(NotTaken):
+class ServerUnreachable(RequestNotExecuted):
     """Nothing listens where the server should be."""
 
 

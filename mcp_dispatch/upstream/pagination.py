@@ -6,20 +6,20 @@ from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
 
-MOST_PAGES: Final = 200
-MOST_TOOLS: Final = 5_000
+MAX_PAGES: Final = 200
+MAX_TOOLS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The definitions as they came; `problem` says why there may be others that are not here."""
 
-    tools: tuple[JsonObject, ...] = ()
+    entries: tuple[JsonObject, ...] = ()
     problem: str | None = None
 
 
 async def read_pages(
-    page: Callable[[JsonObject], Awaitable[JsonObject]],
+    fetch_page: Callable[[JsonObject], Awaitable[JsonObject]],
     key: str = "tools",
     method: str = "tools/list",
 ) -> Listing:
@@ -27,26 +27,26 @@ async def read_pages(
     tools: list[Json] = []
     seen: set[str] = set()
     params: JsonObject = {}
-    for _ in range(MOST_PAGES):
-        answer = await page(params)
+    for _ in range(MAX_PAGES):
+        answer = await fetch_page(params)
         listed = answer.get(key)
         if not isinstance(listed, list):
-            return _listing(tools, f"answered {method!r} without a list of {key}")
+            return _build_listing(tools, f"answered {method!r} without a list of {key}")
         tools += listed
-        if len(tools) > MOST_TOOLS:
-            return _listing(tools[:MOST_TOOLS], f"lists more than {MOST_TOOLS} {key}")
+        if len(tools) > MAX_TOOLS:
+            return _build_listing(tools[:MAX_TOOLS], f"lists more than {MAX_TOOLS} {key}")
         cursor = answer.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
-            return _listing(tools, None)
+            return _build_listing(tools, None)
         if cursor in seen:
-            return _listing(tools, f"gave the page cursor {cursor[:80]!r} twice")
+            return _build_listing(tools, f"gave the page cursor {cursor[:80]!r} twice")
         seen.add(cursor)
         params = {"cursor": cursor}
-    return _listing(tools, f"lists its {key} on more than {MOST_PAGES} pages")
+    return _build_listing(tools, f"lists its {key} on more than {MAX_PAGES} pages")
 
 
-def _listing(tools: list[Json], problem: str | None) -> Listing:
-    objects = tuple(tool for tool in tools if isinstance(tool, dict))
-    if problem is None and len(objects) < len(tools):
-        problem = f"lists {len(tools) - len(objects)} tool(s) that are not objects"
+def _build_listing(entries: list[Json], problem: str | None) -> Listing:
+    objects = tuple(tool for tool in entries if isinstance(tool, dict))
+    if problem is None and len(objects) < len(entries):
+        problem = f"lists {len(entries) - len(objects)} tool(s) that are not objects"
     return Listing(objects, problem)

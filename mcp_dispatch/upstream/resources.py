@@ -15,15 +15,15 @@ from mcp_dispatch.upstream.errors import ConnectionLost, UpstreamError
 
 logger = logging.getLogger(__name__)
 
-_LIST_SECONDS: Final = 30.0
-_ASK_SECONDS: Final = 10.0
+_LIST_TIMEOUT: Final = 30.0
+_REQUEST_TIMEOUT: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE: Final = 30.0
-_LONGEST_LISTENING: Final = 1e9
+_MAX_PAUSE_SECONDS: Final = 30.0
+_LISTEN_TIMEOUT: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class ServerOffers:
     """Entries as the server listed them."""
 
     resources: tuple[JsonObject, ...] = ()
@@ -31,7 +31,7 @@ class Offers:
     prompts: tuple[JsonObject, ...] = ()
 
 
-class Shelf:
+class ServerResources:
     """Of one server. The last known offers stay while it is away.
 
     `watched` and `level` hold over restarts. `known` is set once the offers have been read, or
@@ -41,105 +41,107 @@ class Shelf:
     def __init__(self, server: str, on_change: Callable[[str], None]) -> None:
         self._server = server
         self._on_change = on_change
-        self._stale: set[str] = set()
-        self._announced: set[str] = set()
-        self._stirred = anyio.Event()
-        self._told = anyio.Event()
-        self._kept = False
-        self.known = anyio.Event()
-        self.offers = Offers()
+        self._stale_kinds: set[str] = set()
+        self._announced_kinds: set[str] = set()
+        self._wakeup = anyio.Event()
+        self._applied = anyio.Event()
+        self._is_running = False
+        self.loaded = anyio.Event()
+        self.offers = ServerOffers()
         self.capabilities: JsonObject = {}
         self.instructions = ""
-        self.watched: frozenset[str] = frozenset()
-        self.level: str | None = None
+        self.watched_uris: frozenset[str] = frozenset()
+        self.log_level: str | None = None
 
-    def changed(self, what: str) -> None:
+    def mark_changed(self, kind: str) -> None:
         """The server says that its `resources` or `prompts` are others now."""
-        self._announced.add(what)
-        self.refresh(what)
+        self._announced_kinds.add(kind)
+        self.refresh(kind)
 
-    def refresh(self, what: str) -> None:
-        self._stale.add(what)
-        self._stirred.set()
+    def refresh(self, kind: str) -> None:
+        self._stale_kinds.add(kind)
+        self._wakeup.set()
 
     async def watch(self, uris: frozenset[str]) -> None:
         """Of which resources we want to hear. Returns once the server has been told, if it can be."""
-        if uris != self.watched:
-            self.watched = uris
-            await self._followed()
+        if uris != self.watched_uris:
+            self.watched_uris = uris
+            await self._wait_until_applied()
 
-    async def hear_from(self, level: str) -> None:
+    async def set_log_level(self, level: str) -> None:
         """Log messages less severe than this need not be sent."""
-        if level != self.level:
-            self.level = level
-            await self._followed()
+        if level != self.log_level:
+            self.log_level = level
+            await self._wait_until_applied()
 
-    async def _followed(self) -> None:
-        self._stirred.set()
-        told = self._told
-        if self._kept:
-            with anyio.move_on_after(_ASK_SECONDS):
+    async def _wait_until_applied(self) -> None:
+        self._wakeup.set()
+        told = self._applied
+        if self._is_running:
+            with anyio.move_on_after(_REQUEST_TIMEOUT):
                 await told.wait()
 
-    async def keep(self, connection: Connection) -> None:
+    async def run(self, connection: Connection) -> None:
         """For one connection, once it is ready, until cancelled."""
         self.capabilities, self.instructions = connection.capabilities, connection.instructions
-        self._stale |= {"resources", "prompts"}
-        watching = _Watching(connection, self._server)
-        self._kept = True
+        self._stale_kinds |= {"resources", "prompts"}
+        watching = _Subscriptions(connection, self._server)
+        self._is_running = True
         try:
             async with anyio.create_task_group() as tasks:
                 # Caught within, as a task group would wrap it.
                 with suppress(ConnectionLost):
-                    await self._keep_on(connection, watching, tasks)
+                    await self._run_updates(connection, watching, tasks)
                 tasks.cancel_scope.cancel()
         finally:
-            self._kept = False
-            self.known.set()
-            self._all_told()
+            self._is_running = False
+            self.loaded.set()
+            self._notify_waiters()
 
-    async def _keep_on(
-        self, connection: Connection, watching: "_Watching", tasks: anyio.abc.TaskGroup
+    async def _run_updates(
+        self, connection: Connection, subscriptions: "_Subscriptions", tasks: anyio.abc.TaskGroup
     ) -> None:
         while True:
-            self._stirred = anyio.Event()
-            while self._stale:
-                await self._refresh(connection, self._stale.pop())
-            self.known.set()
-            await watching.follow(self.watched, self.level, tasks)
-            if not self._stirred.is_set():
-                self._all_told()
-            await self._stirred.wait()
+            self._wakeup = anyio.Event()
+            while self._stale_kinds:
+                await self._refresh(connection, self._stale_kinds.pop())
+            self.loaded.set()
+            await subscriptions.apply(self.watched_uris, self.log_level, tasks)
+            if not self._wakeup.is_set():
+                self._notify_waiters()
+            await self._wakeup.wait()
             # A server may announce a change whenever it is asked for its list.
-            await anyio.sleep(_PAUSE_SECONDS if self._stale else 0)
+            await anyio.sleep(_PAUSE_SECONDS if self._stale_kinds else 0)
 
-    def _all_told(self) -> None:
-        told, self._told = self._told, anyio.Event()
+    def _notify_waiters(self) -> None:
+        told, self._applied = self._applied, anyio.Event()
         told.set()
 
-    async def _refresh(self, connection: Connection, what: str) -> None:
-        before, announced = self.offers, what in self._announced
-        self._announced.discard(what)
-        if what == "prompts":
-            prompts = await self._list(connection, "prompts/list", "prompts", "prompts")
-            self.offers = Offers(before.resources, before.templates, prompts)
+    async def _refresh(self, connection: Connection, kind: str) -> None:
+        before, announced = self.offers, kind in self._announced_kinds
+        self._announced_kinds.discard(kind)
+        if kind == "prompts":
+            prompts = await self._list_entries(connection, "prompts/list", "prompts", "prompts")
+            self.offers = ServerOffers(before.resources, before.templates, prompts)
         else:
-            resources = await self._list(connection, "resources/list", "resources", "resources")
-            templates = await self._list(
+            resources = await self._list_entries(
+                connection, "resources/list", "resources", "resources"
+            )
+            templates = await self._list_entries(
                 connection, "resources/templates/list", "resourceTemplates", "resources"
             )
-            self.offers = Offers(resources, templates, before.prompts)
+            self.offers = ServerOffers(resources, templates, before.prompts)
         # Where the server says so, it is so, though its list may look the same to us.
         if announced or repr(before) != repr(self.offers):
-            self._on_change(what)
+            self._on_change(kind)
 
-    async def _list(
+    async def _list_entries(
         self, connection: Connection, method: str, key: str, capability: str
     ) -> tuple[JsonObject, ...]:
         if capability not in connection.capabilities:
             return ()
         try:
-            listing = await connection.list_all(method, key, _LIST_SECONDS)
+            listing = await connection.list_entries(method, key, _LIST_TIMEOUT)
         except ConnectionLost:
             raise
         except (TimeoutError, UpstreamError) as error:
@@ -147,60 +149,60 @@ class Shelf:
             return ()
         if listing.problem is not None:
             logger.warning("upstream %s %s", self._server, listing.problem)
-        return listing.tools
+        return listing.entries
 
 
-class _Watching:
+class _Subscriptions:
     """What one connection has been told to watch and to say."""
 
     def __init__(self, connection: Connection, server: str) -> None:
         self._connection = connection
         self._server = server
-        self._watched: frozenset[str] = frozenset()
-        self._level: str | None = None
-        self._listening: anyio.CancelScope | None = None
+        self._watched_uris: frozenset[str] = frozenset()
+        self._log_level: str | None = None
+        self._listen_scope: anyio.CancelScope | None = None
         self._acknowledged = anyio.Event()
         self._renewals = connection.renewals
         connection.on_acknowledged = lambda: self._acknowledged.set()
 
-    async def follow(
-        self, watched: frozenset[str], level: str | None, tasks: anyio.abc.TaskGroup
+    async def apply(
+        self, watched_uris: frozenset[str], log_level: str | None, tasks: anyio.abc.TaskGroup
     ) -> None:
         if self._connection.modern:
-            if self._listening is None or watched != self._watched:
-                self._listen(watched, tasks)
-                with anyio.move_on_after(_ASK_SECONDS):
+            if self._listen_scope is None or watched_uris != self._watched_uris:
+                self._start_listening(watched_uris, tasks)
+                with anyio.move_on_after(_REQUEST_TIMEOUT):
                     await self._acknowledged.wait()
         else:
-            self._forget_if_renewed()
-            await self._subscribe(watched)
-            await self._set_level(level)
-        self._watched = watched
+            self._reset_if_renewed()
+            await self._update_subscriptions(watched_uris)
+            await self._set_log_level(log_level)
+        self._watched_uris = watched_uris
 
-    def _forget_if_renewed(self) -> None:
+    def _reset_if_renewed(self) -> None:
         """A new session knows nothing of what an old one was told."""
         if self._connection.renewals != self._renewals:
             self._renewals = self._connection.renewals
-            self._watched, self._level = frozenset(), None
+            self._watched_uris, self._log_level = frozenset(), None
 
-    async def _subscribe(self, watched: frozenset[str]) -> None:
-        for uri in sorted(watched - self._watched):
-            await self._tell("resources/subscribe", {"uri": uri})
-        for uri in sorted(self._watched - watched):
-            await self._tell("resources/unsubscribe", {"uri": uri})
+    async def _update_subscriptions(self, watched_uris: frozenset[str]) -> None:
+        for uri in sorted(watched_uris - self._watched_uris):
+            await self._send_request("resources/subscribe", {"uri": uri})
+        for uri in sorted(self._watched_uris - watched_uris):
+            await self._send_request("resources/unsubscribe", {"uri": uri})
 
-    async def _set_level(self, level: str | None) -> None:
+    async def _set_log_level(self, level: str | None) -> None:
         if (
             level is not None
-            and level != self._level
+            and level != self._log_level
             and "logging" in self._connection.capabilities
         ):
-            await self._tell("logging/setLevel", {"level": level})
-            self._level = level
+            await self._send_request("logging/setLevel", {"level": level})
+            self._log_level = level
 
-    async def _tell(self, method: str, params: JsonObject) -> None:
+    async def _send_request(self, method: str, params: JsonObject) -> None:
         try:
-            answer = await self._connection.request(method, params, timeout=_ASK_SECONDS)
+            answer = await self._connection.request(method, params, timeout=_REQUEST_TIMEOUT)
         except ConnectionLost:
             raise
         except (TimeoutError, UpstreamError) as error:
@@ -208,12 +210,12 @@ class _Watching:
         if isinstance(answer, ProtocolError):
             logger.warning("upstream %s: %s: %s", self._server, method, answer.message)
 
-    def _listen(self, watched: frozenset[str], tasks: anyio.abc.TaskGroup) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-        scope = self._listening = anyio.CancelScope()
+    def _start_listening(self, watched_uris: frozenset[str], tasks: anyio.abc.TaskGroup) -> None:
+        if self._listen_scope is not None:
+            self._listen_scope.cancel()
+        scope = self._listen_scope = anyio.CancelScope()
         self._acknowledged = anyio.Event()
-        uris: list[Json] = [*sorted(watched)]
+        uris: list[Json] = [*sorted(watched_uris)]
         wanted: JsonObject = {
             "toolsListChanged": True,
             "promptsListChanged": True,
@@ -226,18 +228,18 @@ class _Watching:
                 wait = _PAUSE_SECONDS
                 while not isinstance(await self._listen_once(wanted), ProtocolError):
                     await anyio.sleep(wait)
-                    wait = min(wait * 2, _LONGEST_PAUSE)
+                    wait = min(wait * 2, _MAX_PAUSE_SECONDS)
                     # Whatever it would have told meanwhile went by.
-                    self._connection.suspect_lists()
+                    self._connection.invalidate_lists()
             self._acknowledged.set()  # it has nothing to tell
 
         tasks.start_soon(listen)
 
-    async def _listen_once(self, wanted: JsonObject) -> JsonObject | ProtocolError | None:
+    async def _listen_once(self, notifications: JsonObject) -> JsonObject | ProtocolError | None:
         """Until the server ends it; None where the stream was cut off."""
         try:
             return await self._connection.request(
-                "subscriptions/listen", {"notifications": wanted}, timeout=_LONGEST_LISTENING
+                "subscriptions/listen", {"notifications": notifications}, timeout=_LISTEN_TIMEOUT
             )
         except ConnectionLost:
             raise

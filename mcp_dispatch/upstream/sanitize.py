@@ -5,101 +5,110 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import escaped
+from mcp_dispatch.model.text import escape_character
 
-LONGEST_TEXT: Final = 20_000
+MAX_TEXT_CHARS: Final = 20_000
 """Characters of one description. What a tool does fits in far fewer."""
 
-DEEPEST: Final = 60
+MAX_DEPTH: Final = 60
 
 # Control characters but for tab and line ends; what reorders text, has no width, or carries a
 # second text unseen (tags, extra variation selectors). The joiners that emoji and several scripts
 # are written with stay.
-_HIDDEN: Final = re.compile(
+_HIDDEN_CHARACTERS: Final = re.compile(
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e"
     "\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\U000e0000-\\U000e01ef]"
 )
-_LINES: Final = re.compile("[\\t\\n\\r]")
-_TEXTS: Final = frozenset({"description", "title"})
+_LINE_CHARACTERS: Final = re.compile("[\\t\\n\\r]")
+_TEXT_KEYS: Final = frozenset({"description", "title"})
 # Below these, keys are names or data and no words of a schema.
-_NAMES: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-_DATA: Final = frozenset({"const", "enum", "default", "examples", "required"})
+_NAME_MAP_KEYS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_DATA_KEYS: Final = frozenset({"const", "enum", "default", "examples", "required"})
 
 
-def hides_something(text: str) -> bool:
-    return _HIDDEN.search(text) is not None
+def has_hidden_characters(text: str) -> bool:
+    return _HIDDEN_CHARACTERS.search(text) is not None
 
 
-def visible(text: str) -> str:
+def escape_hidden_characters(text: str) -> str:
     """Every hidden character as an escape that can be read."""
-    return _HIDDEN.sub(_escape, text)
+    return _HIDDEN_CHARACTERS.sub(_escape_match, text)
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """The same, with line ends and tabs as escapes too."""
-    return _LINES.sub(_escape, visible(text))
+    return _LINE_CHARACTERS.sub(_escape_match, escape_hidden_characters(text))
 
 
-def readable(definition: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
+def sanitize_definition(definition: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
     """The definition with its titles and descriptions bounded and visible, and where that changed
     anything. What decides a call (names, schemas, values) stays as it is. Nothing to do gives the
     same object back."""
     found: list[str] = []
 
-    def text(value: str, where: str) -> str:
-        shown = visible(value)
+    def sanitize_text(value: str, where: str) -> str:
+        shown = escape_hidden_characters(value)
         if shown != value:
             found.append(f"{where} has hidden characters, which are shown as escapes")
-        if len(shown) <= LONGEST_TEXT:
+        if len(shown) <= MAX_TEXT_CHARS:
             return shown
-        found.append(f"{where} has {len(value)} characters, of which {LONGEST_TEXT} are kept")
-        return f"{shown[:LONGEST_TEXT]}… ({len(shown) - LONGEST_TEXT} more characters)"
+        found.append(f"{where} has {len(value)} characters, of which {MAX_TEXT_CHARS} are kept")
+        return f"{shown[:MAX_TEXT_CHARS]}… ({len(shown) - MAX_TEXT_CHARS} more characters)"
 
     changed: JsonObject = {}
     for key, value in definition.items():
-        if key in _TEXTS and isinstance(value, str):
-            changed[key] = text(value, key)
+        if key in _TEXT_KEYS and isinstance(value, str):
+            changed[key] = sanitize_text(value, key)
         elif key == "annotations" and isinstance(value, dict):
-            changed[key] = _annotations(value, text)
+            changed[key] = _sanitize_annotations(value, sanitize_text)
         elif key in ("inputSchema", "outputSchema"):
-            changed[key] = _schema(value, key, text, DEEPEST)
+            changed[key] = _sanitize_schema(value, key, sanitize_text, MAX_DEPTH)
     return ({**definition, **changed}, tuple(found)) if found else (definition, ())
 
 
-_Text = Callable[[str, str], str]
+_SanitizeText = Callable[[str, str], str]
 
 
-def _annotations(annotations: JsonObject, text: _Text) -> JsonObject:
+def _sanitize_annotations(annotations: JsonObject, sanitize_text: _SanitizeText) -> JsonObject:
     title = annotations.get("title")
     if not isinstance(title, str):
         return annotations
-    return {**annotations, "title": text(title, "annotations.title")}
+    return {**annotations, "title": sanitize_text(title, "annotations.title")}
 
 
-def _schema(value: Json, where: str, text: _Text, depth: int) -> Json:
+def _sanitize_schema(value: Json, path: str, sanitize_text: _SanitizeText, depth: int) -> Json:
     """Deeper than any schema that is accepted nothing is looked at."""
     if depth == 0:
         return value
     if isinstance(value, list):
-        return [_schema(each, f"{where}[{at}]", text, depth - 1) for at, each in enumerate(value)]
+        return [
+            _sanitize_schema(each, f"{path}[{at}]", sanitize_text, depth - 1)
+            for at, each in enumerate(value)
+        ]
     if not isinstance(value, dict):
         return value
-    return {key: _keyword(key, each, where, text, depth) for key, each in value.items()}
+    return {
+        key: _sanitize_keyword(key, each, path, sanitize_text, depth) for key, each in value.items()
+    }
 
 
-def _keyword(key: str, value: Json, where: str, text: _Text, depth: int) -> Json:
-    place = f"{where}.{visible(key)[:80]}"
-    if key in _DATA:
+def _sanitize_keyword(
+    key: str, value: Json, parent_path: str, sanitize_text: _SanitizeText, depth: int
+) -> Json:
+    place = f"{parent_path}.{escape_hidden_characters(key)[:80]}"
+    if key in _DATA_KEYS:
         return value
-    if key in _TEXTS and isinstance(value, str):
-        return text(value, place)
-    if key in _NAMES and isinstance(value, dict):
+    if key in _TEXT_KEYS and isinstance(value, str):
+        return sanitize_text(value, place)
+    if key in _NAME_MAP_KEYS and isinstance(value, dict):
         return {
-            name: _schema(each, f"{place}.{visible(name)[:80]}", text, depth - 1)
+            name: _sanitize_schema(
+                each, f"{place}.{escape_hidden_characters(name)[:80]}", sanitize_text, depth - 1
+            )
             for name, each in value.items()
         }
-    return _schema(value, place, text, depth - 1)
+    return _sanitize_schema(value, place, sanitize_text, depth - 1)
 
 
-def _escape(match: re.Match[str]) -> str:
-    return escaped(match.group())
+def _escape_match(match: re.Match[str]) -> str:
+    return escape_character(match.group())

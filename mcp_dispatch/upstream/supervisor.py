@@ -7,26 +7,33 @@ from pathlib import Path
 
 import anyio
 
-from mcp_dispatch.model.client import Respondent, Unfinished
+from mcp_dispatch.model.client import ClientBridge, InputRequired
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
-from mcp_dispatch.processes.child import CannotStart
-from mcp_dispatch.upstream.cache import Dossier
+from mcp_dispatch.processes.child import ProcessStartError
+from mcp_dispatch.upstream.cache import CachedServer
 from mcp_dispatch.upstream.config.model import ServerConfig
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.errors import ConnectionLost, NotTaken, UpstreamError
-from mcp_dispatch.upstream.handshake import Greeting
-from mcp_dispatch.upstream.lifecycle import Standing, State, Timing
+from mcp_dispatch.upstream.errors import ConnectionLost, RequestNotExecuted, UpstreamError
+from mcp_dispatch.upstream.handshake import HandshakeOptions
+from mcp_dispatch.upstream.lifecycle import Lifecycle, ServerState, Timing
 from mcp_dispatch.upstream.pagination import Listing
 from mcp_dispatch.upstream.requests.open_calls import OpenCalls
 from mcp_dispatch.upstream.requests.relay import Relay
-from mcp_dispatch.upstream.requests.request import Errand
-from mcp_dispatch.upstream.requests.send import Asked, Life, check, drive, not_taken, send
-from mcp_dispatch.upstream.resources import Shelf
-from mcp_dispatch.upstream.tool_schemas import Validators
+from mcp_dispatch.upstream.requests.request import UpstreamRequest
+from mcp_dispatch.upstream.requests.send import (
+    ConnectionLease,
+    RequestSpec,
+    check_definition,
+    run_rounds,
+    send_request,
+    to_call_failed,
+)
+from mcp_dispatch.upstream.resources import ServerResources
+from mcp_dispatch.upstream.tool_schemas import ToolSchemaCache
 from mcp_dispatch.upstream.transports.base import Transport
-from mcp_dispatch.upstream.transports.open import Place, opened
+from mcp_dispatch.upstream.transports.open import LaunchContext, open_transport
 from mcp_dispatch.upstream.transports.process import StderrLog
 
 logger = logging.getLogger(__name__)
@@ -38,39 +45,43 @@ class Supervisor:
     def __init__(
         self,
         config: ServerConfig,
-        place: Place,
+        context: LaunchContext,
         timing: Timing,
         on_change: Callable[[], None],
-        dossier: Dossier | None = None,
-        hold: anyio.Event | None = None,
+        cached: CachedServer | None = None,
+        start_signal: anyio.Event | None = None,
     ) -> None:
         """A server whose tools are known is not started before `hold` is set or it is called."""
         self.config = config
-        self.dossier = dossier or Dossier(config, None)
-        self.tools: tuple[JsonObject, ...] = () if config.disabled else self.dossier.known.tools
-        self.validators = Validators()
-        for tool, schema, refused in self.dossier.known.verdicts:
-            self.validators.recall(tool, schema, refused)
-        for tool, schema, refused in self.dossier.known.output_verdicts:
-            self.validators.outputs.recall(tool, schema, refused)
+        self.cached = cached or CachedServer(config, None)
+        self.tools: tuple[JsonObject, ...] = () if config.disabled else self.cached.snapshot.tools
+        self.schemas = ToolSchemaCache()
+        for tool, schema, refused in self.cached.snapshot.verdicts:
+            self.schemas.restore(tool, schema, refused)
+        for tool, schema, refused in self.cached.snapshot.output_verdicts:
+            self.schemas.outputs.restore(tool, schema, refused)
         self.calls = OpenCalls(config)
-        self.noise = 0
-        self.tried = anyio.Event()
-        self._place = place
+        self.unexpected_output_count = 0
+        self.first_attempt_done = anyio.Event()
+        self._context = context
         self._timing = timing
         self._on_change = on_change
-        self._log = StderrLog(place.logs, config.name)
+        self._log = StderrLog(context.logs, config.name)
         self.relay = Relay(config.name)
-        self.greeting = Greeting()
-        self.serving: Callable[[Respondent], Supervisor] = lambda _: self
+        self.handshake_options = HandshakeOptions()
+        self.select_supervisor: Callable[[ClientBridge], Supervisor] = lambda _: self
         """Who speaks with the server for this client: another where each scope has a connection."""
-        self.shelf = Shelf(config.name, self._offers_changed)
+        self.resources = ServerResources(config.name, self._notify_offers_changed)
         self.on_offers_changed: Callable[[str], None] = lambda _: None
         """Told what has changed: `resources` or `prompts`."""
-        self._relist = anyio.Event()
-        self._hold = hold if self.dossier.seen and not config.disabled else None
-        self._standing = Standing(config, timing, self._log.path, held=self._hold is not None)
-        self._announced = False
+        self._relist_requested = anyio.Event()
+        self._start_signal = (
+            start_signal if self.cached.has_listing and not config.disabled else None
+        )
+        self._lifecycle = Lifecycle(
+            config, timing, self._log.path, idle=self._start_signal is not None
+        )
+        self._change_announced = False
 
     @property
     def name(self) -> str:
@@ -81,16 +92,16 @@ class Supervisor:
         return self._log.path
 
     @property
-    def state(self) -> State:
-        return self._standing.state
+    def state(self) -> ServerState:
+        return self._lifecycle.state
 
     @property
     def problem(self) -> str | None:
-        return self._standing.problem
+        return self._lifecycle.problem
 
     @property
-    def alive(self) -> bool:
-        return self._standing.life is not None
+    def is_connected(self) -> bool:
+        return self._lifecycle.lease is not None
 
     # -- calls
 
@@ -101,106 +112,110 @@ class Supervisor:
         *,
         meta: JsonObject,
         progress: Progress | None,
-        alone: bool = False,
+        exclusive: bool = False,
     ) -> JsonObject | ProtocolError:
         """What the server answered. Carried out at most once. Raises `CallFailed`."""
         params: JsonObject = {"name": tool, "arguments": arguments}
-        async with self.calls.one(alone=alone):
-            return await self.request(Asked("tools/call", params, tool, meta, progress))
+        async with self.calls.admit(exclusive=exclusive):
+            return await self.request(RequestSpec("tools/call", params, tool, meta, progress))
 
-    async def request(self, request: Asked) -> JsonObject | ProtocolError:
+    async def request(self, request: RequestSpec) -> JsonObject | ProtocolError:
         """As `call`, for any method."""
-        life = await self._standing.alive()
-        check(request, self.tools, self.name)
+        life = await self._lifecycle.acquire_lease()
+        check_definition(request, self.tools, self.name)
         try:
-            return await send(life, request, self.config, self._timing.patience)
-        except NotTaken as error:
+            return await send_request(life, request, self.config, self._timing.patience)
+        except RequestNotExecuted as error:
             if not await life.has_ended(self._timing.patience):
-                raise not_taken(error, self.name) from error
-        life = await self._standing.alive()
-        check(request, self.tools, self.name)
+                raise to_call_failed(error, self.name) from error
+        life = await self._lifecycle.acquire_lease()
+        check_definition(request, self.tools, self.name)
         try:
-            return await send(life, request, self.config, self._timing.patience)
-        except NotTaken as error:
-            raise not_taken(error, self.name) from error
+            return await send_request(life, request, self.config, self._timing.patience)
+        except RequestNotExecuted as error:
+            raise to_call_failed(error, self.name) from error
 
-    async def fresh(self) -> None:
+    async def wait_for_fresh_tools(self) -> None:
         """A server whose tools are only known from before is started, and asked for them."""
-        if self.state is State.IDLE:
-            self._standing.wake()
-        if self.dossier.seen and self.state is not State.DISABLED:
+        if self.state is ServerState.IDLE:
+            self._lifecycle.wake()
+        if self.cached.has_listing and self.state is not ServerState.DISABLED:
             with anyio.move_on_after(self._timing.patience):
-                await self.tried.wait()
+                await self.first_attempt_done.wait()
 
-    async def carry(
-        self, request: Asked, respondent: Respondent, *, alone: bool = False
-    ) -> JsonObject | ProtocolError | Unfinished:
+    async def send(
+        self, request: RequestSpec, bridge: ClientBridge, *, exclusive: bool = False
+    ) -> JsonObject | ProtocolError | InputRequired:
         """As `request`, with somebody to answer the questions that the server has meanwhile."""
-        server = self.serving(respondent)
+        server = self.select_supervisor(bridge)
         if server is not self:
-            return await server.carry(request, respondent, alone=alone)
-        errand = Errand(respondent, request.progress)
-        told = errand.tell if request.progress is not None else None
+            return await server.send(request, bridge, exclusive=exclusive)
+        errand = UpstreamRequest(bridge, request.progress)
+        told = errand.report_progress if request.progress is not None else None
         asked = replace(request, progress=told, errand=errand)
 
-        async def ask(params: JsonObject) -> JsonObject | ProtocolError:
+        async def send_round(params: JsonObject) -> JsonObject | ProtocolError:
             return await self.request(replace(asked, params=params))
 
-        async def work(errand: Errand) -> JsonObject | ProtocolError:
-            async with self.calls.one(alone=alone):
-                return await drive(ask, request.params, errand, self.name, self.relay.roots)
+        async def send_rounds(upstream_request: UpstreamRequest) -> JsonObject | ProtocolError:
+            async with self.calls.admit(exclusive=exclusive):
+                return await run_rounds(
+                    send_round, request.params, upstream_request, self.name, self.relay.list_roots
+                )
 
-        return await errand.carry(work, self._place.children.beside)
+        return await errand.run(send_rounds, self._context.children.spawn_task)
 
-    def roots_changed(self) -> None:
+    def notify_roots_changed(self) -> None:
         """The directories that the server may know of are others now."""
-        self._place.children.beside(self._tell_of_roots)
+        self._context.children.spawn_task(self._send_roots_changed)
 
-    async def _tell_of_roots(self) -> None:
-        life = self._standing.life
+    async def _send_roots_changed(self) -> None:
+        life = self._lifecycle.lease
         if life is not None and not life.connection.modern:
             await life.connection.notify("notifications/roots/list_changed")
 
-    def look_again(self) -> None:
+    def refresh_tools(self) -> None:
         """Its list may be out of date: it is asked for once more."""
-        self._relist.set()
+        self._relist_requested.set()
 
     # -- the one task
 
     async def run(self) -> None:
         """Keeps the server going until cancelled."""
-        if self.state is State.DISABLED:
-            self.tried.set()
+        if self.state is ServerState.DISABLED:
+            self.first_attempt_done.set()
             return
-        if self._hold is not None:
-            await self._standing.wanted(self._hold)
+        if self._start_signal is not None:
+            await self._lifecycle.wait_until_needed(self._start_signal)
         while True:
-            self._relist = anyio.Event()
-            self._standing.begin()
-            problem = await self._attempt()
-            self._fall(problem)
-            delay = self._standing.delay()
-            await self._standing.rest(delay if self.config.restart else None)
+            self._relist_requested = anyio.Event()
+            self._lifecycle.begin_attempt()
+            problem = await self._connect_and_serve()
+            self._mark_down(problem)
+            delay = self._lifecycle.compute_restart_delay()
+            await self._lifecycle.wait_for_restart(delay if self.config.restart else None)
 
-    def nudge(self) -> bool:
+    def wake_unless_lazy(self) -> bool:
         """Has a server that waits to be started start, unless it is lazy; whether `tried` comes."""
-        if self.state is State.IDLE:
+        if self.state is ServerState.IDLE:
             if self.config.lazy:
                 return False
-            self._standing.wake()
+            self._lifecycle.wake()
         return True
 
-    async def _attempt(self) -> str:
+    async def _connect_and_serve(self) -> str:
         """From start to end; returns why it ended."""
         try:
-            async with opened(self.config, self._place, self._log, self._heard_noise) as transport:
-                problem = await self._speak(transport)
+            async with open_transport(
+                self.config, self._context, self._log, self._log_unexpected_output
+            ) as transport:
+                problem = await self._run_connection(transport)
                 # Told before a process is cleared away, which may take a while.
-                self._fall(problem)
+                self._mark_down(problem)
                 return problem
-        except CannotStart as error:
+        except ProcessStartError as error:
             return f"cannot be started: {error.problem}"
-        except NotTaken as error:
+        except RequestNotExecuted as error:
             return str(error)
         except OSError as error:
             return f"cannot be started: {self._log.path}: {error.strerror}"
@@ -208,24 +223,28 @@ class Supervisor:
             logger.exception("upstream %s failed", self.name)
             return f"failed unexpectedly: {type(error).__name__}: {error}"
 
-    async def _speak(self, transport: Transport) -> str:
-        life = Life(Connection(transport, self._list_changed, self.relay, self.greeting))
+    async def _run_connection(self, transport: Transport) -> str:
+        life = ConnectionLease(
+            Connection(transport, self._handle_list_changed, self.relay, self.handshake_options)
+        )
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(life.connection.run)
-                tasks.start_soon(self._keep_listed, life)
-                tasks.start_soon(self._keep_offers, life)
-                life.end = await self._serve(life) or await transport.end(self._timing.exit)
+                tasks.start_soon(self._follow_tool_list, life)
+                tasks.start_soon(self._follow_resources, life)
+                life.end_reason = await self._serve(life) or await transport.wait_for_end_reason(
+                    self._timing.exit
+                )
                 tasks.cancel_scope.cancel()
         finally:
             life.ended.set()
-        return life.end
+        return life.end_reason
 
-    async def _serve(self, life: Life) -> str | None:
+    async def _serve(self, lease: ConnectionLease) -> str | None:
         """Until the connection is over; returns why, where it was not the transport that ended."""
-        connection, timing = life.connection, self._timing
+        connection, timing = lease.connection, self._timing
         try:
-            await connection.handshake(self.config.connect_timeout)
+            await connection.negotiate(self.config.connect_timeout)
             listing = await connection.list_tools(timing.listing)
         except TimeoutError:
             if not connection.version:
@@ -235,52 +254,52 @@ class Supervisor:
             return None
         except UpstreamError as error:
             return str(error)
-        self._rise(life, listing)
-        await connection.over.wait()
+        self._mark_ready(lease, listing)
+        await connection.closed.wait()
         return None
 
-    async def _keep_listed(self, life: Life) -> None:
-        await life.ready.wait()
+    async def _follow_tool_list(self, lease: ConnectionLease) -> None:
+        await lease.ready.wait()
         while True:
-            await self._relist.wait()
-            self._relist = anyio.Event()
-            await self._list_again(life.connection)
+            await self._relist_requested.wait()
+            self._relist_requested = anyio.Event()
+            await self._reload_tools(lease.connection)
             # A server may announce a change whenever it is asked for its list.
             await self._timing.pause(self._timing.relist)
 
-    async def _keep_offers(self, life: Life) -> None:
-        await life.ready.wait()
-        await self.shelf.keep(life.connection)
+    async def _follow_resources(self, lease: ConnectionLease) -> None:
+        await lease.ready.wait()
+        await self.resources.run(lease.connection)
 
-    async def _list_again(self, connection: Connection) -> None:
+    async def _reload_tools(self, connection: Connection) -> None:
         try:
-            announced, self._announced = self._announced, False
+            announced, self._change_announced = self._change_announced, False
             listing = await connection.list_tools(self._timing.listing)
-            self._take(listing, announced=announced)
+            self._adopt_listing(listing, announced=announced)
         except TimeoutError:
-            self._standing.become(
-                State.DEGRADED, "did not answer 'tools/list'; its old list is kept"
+            self._lifecycle.set_state(
+                ServerState.DEGRADED, "did not answer 'tools/list'; its old list is kept"
             )
         except ConnectionLost:
             return
         except UpstreamError as error:
-            self._standing.become(State.DEGRADED, f"{error}; its old list is kept")
+            self._lifecycle.set_state(ServerState.DEGRADED, f"{error}; its old list is kept")
 
     # -- what others see
 
-    def _rise(self, life: Life, listing: Listing) -> None:
-        self._standing.rise(life)
-        self._take(listing)
-        self.tried.set()
+    def _mark_ready(self, lease: ConnectionLease, listing: Listing) -> None:
+        self._lifecycle.mark_connected(lease)
+        self._adopt_listing(listing)
+        self.first_attempt_done.set()
 
-    def _take(self, listing: Listing, *, announced: bool = False) -> None:
+    def _adopt_listing(self, listing: Listing, *, announced: bool = False) -> None:
         # Compared as text: 1, 1.0 and true are equal in Python and not in a schema.
-        changed = repr(listing.tools) != repr(self.tools)
+        changed = repr(listing.entries) != repr(self.tools)
         if changed:
-            self.tools = listing.tools
-        self.dossier.learn(listing)
-        self._standing.become(
-            State.READY if listing.problem is None else State.DEGRADED, listing.problem
+            self.tools = listing.entries
+        self.cached.record_listing(listing)
+        self._lifecycle.set_state(
+            ServerState.READY if listing.problem is None else ServerState.DEGRADED, listing.problem
         )
         if changed:
             self._on_change()
@@ -288,30 +307,30 @@ class Supervisor:
             # Where the server says so, it is so, though its list may look the same to us.
             self.on_offers_changed("tools")
 
-    def _fall(self, problem: str) -> None:
-        if self.state is not State.DOWN:
-            self._standing.fall(problem)
-            self.dossier.failed(problem)
-            self.tried.set()
+    def _mark_down(self, problem: str) -> None:
+        if self.state is not ServerState.DOWN:
+            self._lifecycle.mark_down(problem)
+            self.cached.record_failure(problem)
+            self.first_attempt_done.set()
             logger.warning("upstream %s %s", self.name, problem)
 
-    def list_again(self, what: str) -> None:
+    def refresh_list(self, kind: str) -> None:
         """Its `tools`, `resources` or `prompts` may be others now."""
-        if what == "tools":
-            self._relist.set()
+        if kind == "tools":
+            self._relist_requested.set()
         else:
-            self.shelf.refresh(what)
+            self.resources.refresh(kind)
 
-    def _list_changed(self, what: str) -> None:
-        if what == "tools":
-            self._announced = True
-            self._relist.set()
+    def _handle_list_changed(self, kind: str) -> None:
+        if kind == "tools":
+            self._change_announced = True
+            self._relist_requested.set()
         else:
-            self.shelf.changed(what)
+            self.resources.mark_changed(kind)
 
-    def _offers_changed(self, what: str) -> None:
-        self.on_offers_changed(what)
+    def _notify_offers_changed(self, kind: str) -> None:
+        self.on_offers_changed(kind)
 
-    def _heard_noise(self, kind: str, head: bytes) -> None:
-        self.noise += 1
+    def _log_unexpected_output(self, kind: str, head: bytes) -> None:
+        self.unexpected_output_count += 1
         self._log.write(b"[no message, " + kind.encode("ascii") + b"] " + head + b"\n")

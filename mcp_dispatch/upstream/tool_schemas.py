@@ -6,116 +6,128 @@ from dataclasses import dataclass
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import Validator
-from mcp_dispatch.results.output_schema import ORIGINAL_AT, admitting
-from mcp_dispatch.schema.definition import as_shown, input_schema_problem, usable_output_schema
+from mcp_dispatch.results.output_schema import ORIGINAL_POINTER, extend_output_schema
+from mcp_dispatch.schema.definition import (
+    find_input_schema_problem,
+    prepare_output_schema,
+    remove_unknown_draft,
+)
 from mcp_dispatch.schema.errors import SchemaUnusable
-from mcp_dispatch.schema.refs import rebased
+from mcp_dispatch.schema.refs import rebase_references
 from mcp_dispatch.schema.validator import compile_schema
 
 
-class LaterValidator:
+class LazyValidator:
     """What turns out to be unusable after all fits nothing."""
 
     def __init__(self, schema: Json) -> None:
         self._schema = schema
         self._compiled: Validator | None = None
 
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         if self._compiled is None:
             try:
                 self._compiled = compile_schema(self._schema)
             except SchemaUnusable as unusable:
                 return [f"the schema of the tool itself {unusable.reason}"]
-        return self._compiled.problems(arguments)
+        return self._compiled.find_problems(arguments)
 
 
 @dataclass(frozen=True, slots=True)
-class Advertised:
+class AdvertisedSchema:
     """What clients are shown, and what a structure is held against before they hold it."""
 
     schema: JsonObject
     validator: Validator
 
 
-class OutputSchemas:
+class OutputSchemaCache:
     """Judging a schema takes milliseconds, and lists are read again whenever one tool changes."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Advertised | str]] = {}
+        self._entries: dict[str, tuple[str, AdvertisedSchema | str]] = {}
 
-    def of(self, tool: str, schema: Json) -> Advertised | str:
+    def compile(self, tool: str, schema: Json) -> AdvertisedSchema | str:
         """What to advertise, or what is wrong with the schema: a clause, as in "is no object"."""
         # As text: 1, 1.0 and true are equal in Python and not in a schema.
         spelling = repr(schema)
-        known = self._known.get(tool)
+        known = self._entries.get(tool)
         if known is None or known[0] != spelling:
-            known = (spelling, _judge_output(schema))
-            self._known[tool] = known
+            known = (spelling, _compile_output(schema))
+            self._entries[tool] = known
         return known[1]
 
-    def recall(self, tool: str, schema: Json, refused: str | None) -> None:
+    def restore(self, tool: str, schema: Json, problem: str | None) -> None:
         """An earlier look at this very schema, which is not repeated."""
-        self._known[tool] = (repr(schema), refused or _recalled(schema))
+        self._entries[tool] = (repr(schema), problem or _restore_output(schema))
 
     @property
-    def refused(self) -> dict[str, str]:
+    def problems(self) -> dict[str, str]:
         """The tools whose schemas cannot be used, and why."""
-        return {tool: known[1] for tool, known in self._known.items() if isinstance(known[1], str)}
+        return {
+            tool: known[1] for tool, known in self._entries.items() if isinstance(known[1], str)
+        }
 
-    def forget_all_but(self, tools: Collection[str]) -> None:
-        self._known = {tool: known for tool, known in self._known.items() if tool in tools}
+    def forget_except(self, tools: Collection[str]) -> None:
+        self._entries = {tool: known for tool, known in self._entries.items() if tool in tools}
 
 
-def _judge_output(schema: Json) -> Advertised | str:
+def _compile_output(schema: Json) -> AdvertisedSchema | str:
     try:
-        advertised = admitting(rebased(usable_output_schema(schema), ORIGINAL_AT))
-        return Advertised(advertised, compile_schema(advertised))
+        advertised = extend_output_schema(
+            rebase_references(prepare_output_schema(schema), ORIGINAL_POINTER)
+        )
+        return AdvertisedSchema(advertised, compile_schema(advertised))
     except SchemaUnusable as unusable:
         return unusable.reason
 
 
-def _recalled(schema: Json) -> Advertised | str:
+def _restore_output(schema: Json) -> AdvertisedSchema | str:
     if not isinstance(schema, dict):
-        return _judge_output(schema)
+        return _compile_output(schema)
     try:
-        advertised = admitting(rebased(as_shown(schema), ORIGINAL_AT))
+        advertised = extend_output_schema(
+            rebase_references(remove_unknown_draft(schema), ORIGINAL_POINTER)
+        )
     except SchemaUnusable as unusable:
         return unusable.reason
-    return Advertised(advertised, LaterValidator(advertised))
+    return AdvertisedSchema(advertised, LazyValidator(advertised))
 
 
-class Validators:
+class ToolSchemaCache:
     """Judging a schema takes milliseconds, and lists are read again whenever one tool changes."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Validator | str]] = {}
-        self.outputs = OutputSchemas()
+        self._entries: dict[str, tuple[str, Validator | str]] = {}
+        self.outputs = OutputSchemaCache()
 
-    def of(self, tool: str, schema: Json) -> Validator | str:
+    def compile(self, tool: str, schema: Json) -> Validator | str:
         """The validator, or what is wrong with the schema: a clause, as in "is not an object"."""
         # As text: 1, 1.0 and true are equal in Python and not in a schema.
         spelling = repr(schema)
-        known = self._known.get(tool)
+        known = self._entries.get(tool)
         if known is None or known[0] != spelling:
-            known = (spelling, _judge_input(schema))
-            self._known[tool] = known
+            known = (spelling, _compile_input(schema))
+            self._entries[tool] = known
         return known[1]
 
-    def recall(self, tool: str, schema: Json, refused: str | None) -> None:
+    def restore(self, tool: str, schema: Json, problem: str | None) -> None:
         """An earlier look at this very schema, which is not repeated."""
-        self._known[tool] = (repr(schema), refused or LaterValidator(schema))
+        self._entries[tool] = (repr(schema), problem or LazyValidator(schema))
 
     @property
-    def refused(self) -> dict[str, str]:
+    def problems(self) -> dict[str, str]:
         """The tools whose schemas cannot be used, and why."""
-        return {tool: known[1] for tool, known in self._known.items() if isinstance(known[1], str)}
+        return {
+            tool: known[1] for tool, known in self._entries.items() if isinstance(known[1], str)
+        }
 
-    def forget_all_but(self, tools: Collection[str]) -> None:
-        self._known = {tool: known for tool, known in self._known.items() if tool in tools}
+    def forget_except(self, tools: Collection[str]) -> None:
+        self._entries = {tool: known for tool, known in self._entries.items() if tool in tools}
 
 
-def _judge_input(schema: Json) -> Validator | str:
-    problem = input_schema_problem(schema)
+def _compile_input(schema: Json) -> Validator | str:
+    problem = find_input_schema_problem(schema)
     if problem is not None:
         return problem
     try:

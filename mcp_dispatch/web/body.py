@@ -8,13 +8,13 @@ from mcp_dispatch.web.errors import CannotFetch
 ACCEPT_ENCODING = "gzip"
 """The one encoding whose output `zlib` hands out in pieces as small as we ask for."""
 
-_GZIP_FRAME = 16 + zlib.MAX_WBITS
+_GZIP_WBITS = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 async def read_body(chunks: AsyncIterable[bytes], encoding: str, limit: int) -> bytes:
     """All of it, at most `limit` bytes, on the wire as well. Raises `CannotFetch`."""
-    decoder = _decoder(encoding, limit)
+    decoder = _create_decoder(encoding, limit)
     received = 0
     body = bytearray()
     async for chunk in chunks:
@@ -22,16 +22,16 @@ async def read_body(chunks: AsyncIterable[bytes], encoding: str, limit: int) -> 
         for piece in decoder.decode(chunk):
             body += piece
         if received > limit or len(body) > limit:
-            raise too_large(limit)
+            raise build_too_large_error(limit)
     decoder.finish()
     return bytes(body)
 
 
-def too_large(limit: int) -> CannotFetch:
+def build_too_large_error(limit: int) -> CannotFetch:
     return CannotFetch(f"the page is larger than {limit:,} bytes, the most that is read")
 
 
-class _Plain:
+class _PlainDecoder:
     def decode(self, chunk: bytes) -> Iterator[bytes]:
         yield chunk
 
@@ -39,45 +39,45 @@ class _Plain:
         """Plain data is whole when the message is, which the protocol knows."""
 
 
-class _Gzip:
+class _GzipDecoder:
     """Never more than one byte over the limit, whatever a small input may grow into."""
 
     def __init__(self, limit: int) -> None:
-        self._room = limit + 1
-        self._member = zlib.decompressobj(_GZIP_FRAME)
-        self._begun = False
+        self._remaining = limit + 1
+        self._member = zlib.decompressobj(_GZIP_WBITS)
+        self._is_started = False
 
     def decode(self, chunk: bytes) -> Iterator[bytes]:
-        self._begun = True
+        self._is_started = True
         rest = chunk
-        while rest and self._room:
+        while rest and self._remaining:
             try:
-                piece = self._member.decompress(rest, self._room)
+                piece = self._member.decompress(rest, self._remaining)
             except zlib.error as error:
                 raise CannotFetch("the page says that it is gzip data and is not") from error
-            self._room -= len(piece)
+            self._remaining -= len(piece)
             yield piece
-            rest = self._member.unconsumed_tail or self._next_member()
+            rest = self._member.unconsumed_tail or self._start_next_member()
 
-    def _next_member(self) -> bytes:
+    def _start_next_member(self) -> bytes:
         """What follows a member is another one, or padding that counts for nothing."""
         rest = self._member.unused_data
         if not (self._member.eof and rest.startswith(_GZIP_MAGIC)):
             return b""
-        self._member = zlib.decompressobj(_GZIP_FRAME)
+        self._member = zlib.decompressobj(_GZIP_WBITS)
         return rest
 
     def finish(self) -> None:
-        if self._begun and not self._member.eof:
+        if self._is_started and not self._member.eof:
             raise CannotFetch("the page's gzip data ends too early; try again")
 
 
-def _decoder(encoding: str, limit: int) -> _Plain | _Gzip:
+def _create_decoder(encoding: str, limit: int) -> _PlainDecoder | _GzipDecoder:
     match encoding.strip().lower():
         case "" | "identity":
-            return _Plain()
+            return _PlainDecoder()
         case "gzip" | "x-gzip":
-            return _Gzip(limit)
+            return _GzipDecoder(limit)
         case other:
             raise CannotFetch(
                 f"the page is encoded as {other[:100]!r}; only {ACCEPT_ENCODING} was asked for"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from mcp_dispatch.web.url import Url
 
-SECONDS = 15 * 60
-ENTRIES = 50
-BYTES = 50_000_000
+MAX_AGE_SECONDS = 15 * 60
+MAX_ENTRIES = 50
+MAX_BYTES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     """A page as it is shown. `size` is what was received; `note` tells what the text is not."""
 
     url: Url
@@ -24,42 +24,42 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PageKey:
     """Scopes do not share pages, and one that a rule opened is not shown once the rule is gone."""
 
     scope: str
     url: Url
-    opened: bool
+    allow_private: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    page: Page
+    page: WebPage
     size: int
-    until: float
+    expires_at: float
 
 
 class PageCache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[PageKey, _Entry] = {}
 
-    def get(self, key: Key) -> Page | None:
-        self._drop_old()
+    def get(self, key: PageKey) -> WebPage | None:
+        self._drop_expired()
         entry = self._entries.get(key)
         return None if entry is None else entry.page
 
-    def put(self, key: Key, page: Page) -> None:
+    def put(self, key: PageKey, page: WebPage) -> None:
         self._entries.pop(key, None)
-        self._entries[key] = _Entry(page, sys.getsizeof(page.text), self._clock() + SECONDS)
-        self._drop_old()
+        self._entries[key] = _Entry(page, sys.getsizeof(page.text), self._clock() + MAX_AGE_SECONDS)
+        self._drop_expired()
 
-    def _drop_old(self) -> None:
+    def _drop_expired(self) -> None:
         """In order of arrival, which is the order of their ends too."""
         now = self._clock()
         held = sum(entry.size for entry in self._entries.values())
         for key, entry in list(self._entries.items()):
-            if entry.until > now and len(self._entries) <= ENTRIES and held <= BYTES:
+            if entry.expires_at > now and len(self._entries) <= MAX_ENTRIES and held <= MAX_BYTES:
                 return
             held -= entry.size
             del self._entries[key]

@@ -10,7 +10,7 @@ _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.
 _META_CHARSET = re.compile(
     rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.IGNORECASE
 )
-_META_WITHIN = 1024
+_META_SCAN_BYTES = 1024
 _HTML_START = re.compile(rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.I)
 
 _TEXT_TYPES = frozenset(
@@ -35,13 +35,13 @@ _CODECS = frozenset(
     }
 )
 # What pages call by these names is, as in browsers, the larger set.
-_LARGER = {
+_SUPERSET_CODECS = {
     **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"},
     **{"tis-620": "cp874", "gb2312": "gbk", "euc_kr": "cp949", "shift_jis": "cp932"},
 }
 
 
-class Kind(Enum):
+class ContentKind(Enum):
     HTML = "html"
     TEXT = "text"
     OTHER = "other"
@@ -49,59 +49,63 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class ContentType:
     """`type` is empty where the answer names none."""
 
     type: str
     charset: str | None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ContentKind:
         main, _, sub = self.type.partition("/")
         if not self.type:
-            return Kind.UNKNOWN
+            return ContentKind.UNKNOWN
         if self.type in ("text/html", "application/xhtml+xml"):
-            return Kind.HTML
+            return ContentKind.HTML
         textual = sub in _TEXT_TYPES or sub.endswith(("+json", "+xml", "+yaml"))
-        return Kind.TEXT if main == "text" or textual else Kind.OTHER
+        return ContentKind.TEXT if main == "text" or textual else ContentKind.OTHER
 
 
-def media_of(content_type: str) -> Media:
-    essence = _ESSENCE.match(content_type)
-    charset = _CHARSET.search(content_type)
-    return Media(
+def parse_content_type(header: str) -> ContentType:
+    essence = _ESSENCE.match(header)
+    charset = _CHARSET.search(header)
+    return ContentType(
         essence.group(1).lower() if essence else "",
         charset.group(1) if charset else None,
     )
 
 
-def kind_within(media: Media, body: bytes) -> Kind:
+def detect_kind(content_type: ContentType, body: bytes) -> ContentKind:
     """The kind that was declared, or, where none was, what the body looks like."""
-    if media.kind is not Kind.UNKNOWN:
-        return media.kind
-    if _HTML_START.match(body[:_META_WITHIN]):
-        return Kind.HTML
-    return Kind.OTHER if b"\0" in body and not body.startswith(_UTF16_BOMS) else Kind.TEXT
+    if content_type.kind is not ContentKind.UNKNOWN:
+        return content_type.kind
+    if _HTML_START.match(body[:_META_SCAN_BYTES]):
+        return ContentKind.HTML
+    return (
+        ContentKind.OTHER
+        if b"\0" in body and not body.startswith(_UTF16_BOMS)
+        else ContentKind.TEXT
+    )
 
 
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def text_within(media: Media, kind: Kind, body: bytes) -> str | None:
+def decode_text(content_type: ContentType, kind: ContentKind, body: bytes) -> str | None:
     """The body as text, bytes that mean nothing as `\ufffd`; None where it is no text at all."""
-    text = _decoded(media, kind, body)
+    text = _decode(content_type, kind, body)
     return None if "\0" in text else text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _decoded(media: Media, kind: Kind, body: bytes) -> str:
+def _decode(content_type: ContentType, kind: ContentKind, body: bytes) -> str:
     """A byte order mark is believed first, then the header, then what HTML says of itself."""
     for mark, codec in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(codec, "replace")
-    codec = _codec(media.charset)
-    if codec is None and kind is Kind.HTML:
-        said = _META_CHARSET.search(body[:_META_WITHIN])
-        codec = _codec(said.group(1).decode("ascii")) if said else None
+    codec = _find_codec(content_type.charset)
+    if codec is None and kind is ContentKind.HTML:
+        said = _META_CHARSET.search(body[:_META_SCAN_BYTES])
+        codec = _find_codec(said.group(1).decode("ascii")) if said else None
         # A page whose own ASCII was read to find this out is not in UTF-16.
         codec = "utf-8" if codec is not None and codec.startswith("utf-16") else codec
     if codec is not None:
@@ -115,12 +119,12 @@ def _decoded(media: Media, kind: Kind, body: bytes) -> str:
         return body.decode("utf-8" if mostly and not valid.isascii() else "cp1252", "replace")
 
 
-def _codec(label: str | None) -> str | None:
+def _find_codec(label: str | None) -> str | None:
     if label is None:
         return None
     try:
         name = codecs.lookup(label).name
     except LookupError:
         return None
-    name = _LARGER.get(name, name)
+    name = _SUPERSET_CODECS.get(name, name)
     return name if name in _CODECS else None

@@ -11,5 +11,5 @@ class CannotFetch(MCPDispatchError):
     """The page could not be had."""
 
 
-class Unreachable(CannotFetch):
+class HostUnreachable(CannotFetch):
     """There was no connection to the host."""

@@ -7,32 +7,32 @@ from http.client import responses
 import anyio
 import httpcore2
 
-from mcp_dispatch.web.body import ACCEPT_ENCODING, read_body, too_large
-from mcp_dispatch.web.content_type import Kind, Media, media_of
-from mcp_dispatch.web.errors import BadUrl, CannotFetch, Unreachable
-from mcp_dispatch.web.limits import Limits, Resolve
-from mcp_dispatch.web.pinned_network import CheckedNetwork
+from mcp_dispatch.web.body import ACCEPT_ENCODING, build_too_large_error, read_body
+from mcp_dispatch.web.content_type import ContentKind, ContentType, parse_content_type
+from mcp_dispatch.web.errors import BadUrl, CannotFetch, HostUnreachable
+from mcp_dispatch.web.limits import FetchLimits, Resolver
+from mcp_dispatch.web.pinned_network import PinnedNetworkBackend
 from mcp_dispatch.web.url import Url
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1"
 _USER_AGENT = "mcp-dispatch (WebFetch)"
-_LONGEST_REASON = 300
+_MAX_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FetchResponse:
     """`url` is where redirects on the same host have led to."""
 
     url: Url
     status: int
     reason: str
-    media: Media
+    content_type: ContentType
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class RedirectResponse:
     """A redirect that the caller has to decide about."""
 
     url: Url
@@ -41,48 +41,52 @@ class Moved:
     target: Url
 
 
-class Web:
+class WebFetcher:
     """Fetches without cookies, credentials or proxies. `tls` says whose certificates are trusted."""
 
-    def __init__(self, resolve: Resolve, limits: Limits, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, resolve: Resolver, limits: FetchLimits, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._resolve = resolve
         self._limits = limits
         self._tls = tls or httpcore2.default_ssl_context()
 
-    async def fetch(self, url: Url, *, opened: bool) -> Answer | Moved:
+    async def fetch(self, url: Url, *, allow_private: bool) -> FetchResponse | RedirectResponse:
         """Raises `CannotFetch`. `opened`: a rule names the host, which may be a private one."""
         limits = self._limits
         try:
             with anyio.fail_after(limits.seconds):
-                return await self._follow(url, opened)
+                return await self._follow_redirects(url, allow_private)
         except TimeoutError as error:
             raise CannotFetch(
                 f"{url} was not delivered within {limits.seconds:g} seconds; try again later"
             ) from error
         except (httpcore2.ConnectTimeout, httpcore2.ConnectError) as error:
-            raise _no_connection(url, error, limits.connect_seconds) from error
+            raise _build_connect_error(url, error, limits.connect_seconds) from error
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
             httpcore2.TimeoutException,
         ) as error:
-            problem = _short(str(error)) or type(error).__name__
+            problem = _sanitize_reason(str(error)) or type(error).__name__
             raise CannotFetch(f"{url} could not be fetched: {problem}") from error
 
-    async def _follow(self, start: Url, opened: bool) -> Answer | Moved:
+    async def _follow_redirects(
+        self, start: Url, allow_private: bool
+    ) -> FetchResponse | RedirectResponse:
         url = start
-        for _ in range(self._limits.redirects + 1):
-            step = await self._get(url, opened)
-            if isinstance(step, Answer) or not _same_place(step.target, url):
+        for _ in range(self._limits.max_redirects + 1):
+            step = await self._get(url, allow_private)
+            if isinstance(step, FetchResponse) or not _is_same_origin(step.target, url):
                 return step
             url = step.target
-        raise CannotFetch(f"{start} redirects more than {self._limits.redirects} times")
+        raise CannotFetch(f"{start} redirects more than {self._limits.max_redirects} times")
 
-    async def _get(self, url: Url, opened: bool) -> Answer | Moved:
+    async def _get(self, url: Url, allow_private: bool) -> FetchResponse | RedirectResponse:
         pool = httpcore2.AsyncConnectionPool(
             ssl_context=self._tls,
             max_connections=1,
-            network_backend=CheckedNetwork(self._resolve, opened=opened),
+            network_backend=PinnedNetworkBackend(self._resolve, allow_private=allow_private),
         )
         async with (
             pool,
@@ -95,52 +99,54 @@ class Web:
                     port=url.port,
                     target=url.target,
                 ),
-                headers=_headers(url),
+                headers=_build_headers(url),
                 extensions={"timeout": {"connect": self._limits.connect_seconds}},
             ) as response,
         ):
-            return await self._take(url, response)
+            return await self._read_response(url, response)
 
-    async def _take(self, url: Url, response: httpcore2.Response) -> Answer | Moved:
-        fields = _fields(response)
+    async def _read_response(
+        self, url: Url, response: httpcore2.Response
+    ) -> FetchResponse | RedirectResponse:
+        fields = _join_header_fields(response)
         # By the book: what the server calls it is one more foreign text.
         reason = responses.get(response.status, "")
-        if response.status in _REDIRECTS and "location" in fields:
-            target = _target(url, fields["location"])
-            return Moved(url, response.status, reason, target)
-        media = media_of(fields.get("content-type", ""))
-        size = _declared_size(fields)
-        if media.kind is Kind.OTHER:
+        if response.status in _REDIRECT_STATUSES and "location" in fields:
+            target = _resolve_redirect(url, fields["location"])
+            return RedirectResponse(url, response.status, reason, target)
+        media = parse_content_type(fields.get("content-type", ""))
+        size = _parse_content_length(fields)
+        if media.kind is ContentKind.OTHER:
             if 200 <= response.status < 300:
-                raise unreadable(url, media, size)
-            return Answer(url, response.status, reason, media, b"")
-        if size is not None and size > self._limits.body:
-            raise too_large(self._limits.body)
+                raise build_unreadable_error(url, media, size)
+            return FetchResponse(url, response.status, reason, media, b"")
+        if size is not None and size > self._limits.max_body_bytes:
+            raise build_too_large_error(self._limits.max_body_bytes)
         encoding = fields.get("content-encoding", "")
-        body = await read_body(response.aiter_stream(), encoding, self._limits.body)
-        return Answer(url, response.status, reason, media, body)
+        body = await read_body(response.aiter_stream(), encoding, self._limits.max_body_bytes)
+        return FetchResponse(url, response.status, reason, media, body)
 
 
-def _no_connection(
+def _build_connect_error(
     url: Url, error: httpcore2.ConnectTimeout | httpcore2.ConnectError, seconds: float
 ) -> CannotFetch:
     if isinstance(error, httpcore2.ConnectTimeout):
-        return Unreachable(f"{url} could not be reached within {seconds:g} seconds")
+        return HostUnreachable(f"{url} could not be reached within {seconds:g} seconds")
     if any(isinstance(cause, ssl.SSLError) for cause in error.args):
-        problem = _short(str(error))
+        problem = _sanitize_reason(str(error))
         return CannotFetch(f"{url} offers no secure connection that can be trusted: {problem}")
-    return Unreachable(f"{url} could not be reached: {_short(str(error))}")
+    return HostUnreachable(f"{url} could not be reached: {_sanitize_reason(str(error))}")
 
 
-def unreadable(url: Url, media: Media, size: int | None) -> CannotFetch:
+def build_unreadable_error(url: Url, content_type: ContentType, size: int | None) -> CannotFetch:
     length = "of unknown size" if size is None else f"of {size:,} bytes"
     return CannotFetch(
-        f"{url} is {media.type or 'binary data'} {length}; WebFetch reads HTML, text and JSON only."
+        f"{url} is {content_type.type or 'binary data'} {length}; WebFetch reads HTML, text and JSON only."
         " To have the file, download it with a command."
     )
 
 
-def _headers(url: Url) -> list[tuple[str, str]]:
+def _build_headers(url: Url) -> list[tuple[str, str]]:
     return [
         ("Host", url.authority),
         ("User-Agent", _USER_AGENT),
@@ -150,7 +156,7 @@ def _headers(url: Url) -> list[tuple[str, str]]:
     ]
 
 
-def _fields(response: httpcore2.Response) -> dict[str, str]:
+def _join_header_fields(response: httpcore2.Response) -> dict[str, str]:
     """The header fields by their names in lower case; those that come twice are joined."""
     fields: dict[str, str] = {}
     for name, value in response.headers:
@@ -159,14 +165,14 @@ def _fields(response: httpcore2.Response) -> dict[str, str]:
     return fields
 
 
-def _declared_size(fields: dict[str, str]) -> int | None:
+def _parse_content_length(fields: dict[str, str]) -> int | None:
     length = fields.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 20 else None
 
 
-def _target(url: Url, location: str) -> Url:
+def _resolve_redirect(url: Url, location: str) -> Url:
     try:
-        target = url.joined(location)
+        target = url.resolve(location)
     except BadUrl as error:
         raise CannotFetch(f"{url} redirects to what cannot be fetched: {error}") from error
     if target.host == url.host and (url.scheme, target.scheme) == ("https", "http"):
@@ -174,9 +180,9 @@ def _target(url: Url, location: str) -> Url:
     return target
 
 
-def _same_place(one: Url, other: Url) -> bool:
+def _is_same_origin(one: Url, other: Url) -> bool:
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
-def _short(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_REASON])
+def _sanitize_reason(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_MAX_REASON_CHARS])

@@ -5,66 +5,70 @@ from ipaddress import IPv4Address, IPv6Address
 
 from mcp_dispatch.web.errors import BadUrl
 
-_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
-_LONGEST_NAME = 253
+_HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+_MAX_NAME_CHARS = 253
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_MOST_PARTS = 4
+_MAX_IPV4_PARTS = 4
 
 
-def canonical_host(spelled: str) -> str:
+def canonicalize_host(text: str) -> str:
     """A name in lower case and punycode without its last dot, `127.0.0.1`, or `[::1]`.
 
     Whatever a browser takes for an address is one here: `0x7f.1`, `2130706433`, `[::ffff:7f00:1]`.
     Raises `BadUrl`.
     """
-    if spelled.startswith("["):
-        return _bracketed(spelled)
-    name = ascii_name(spelled).lower().removesuffix(".")
+    if text.startswith("["):
+        return _parse_ipv6(text)
+    name = encode_punycode(text).lower().removesuffix(".")
     if _NUMERIC.fullmatch(name.rpartition(".")[2]):
-        return str(_ipv4(name))
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise BadUrl(f"{spelled!r} is no host name")
+        return str(_parse_ipv4(name))
+    if len(name) > _MAX_NAME_CHARS or not _HOST_NAME.fullmatch(name):
+        raise BadUrl(f"{text!r} is no host name")
     return name
 
 
-def ascii_name(spelled: str) -> str:
+def encode_punycode(name: str) -> str:
     """Punycode for what is not ASCII. Raises `BadUrl`."""
-    if spelled.isascii():
-        return spelled
+    if name.isascii():
+        return name
     # Imported for the rare name that needs it: its tables are large.
     import idna
 
     try:
-        return idna.encode(spelled, uts46=True).decode("ascii")
+        return idna.encode(name, uts46=True).decode("ascii")
     except (idna.IDNAError, UnicodeError) as error:
-        raise BadUrl(f"{spelled!r} is no host name: {error}") from error
+        raise BadUrl(f"{name!r} is no host name: {error}") from error
 
 
-def _bracketed(spelled: str) -> str:
+def _parse_ipv6(text: str) -> str:
     try:
-        address = IPv6Address(spelled.removeprefix("[").removesuffix("]"))
+        address = IPv6Address(text.removeprefix("[").removesuffix("]"))
     except ValueError as error:
-        raise BadUrl(f"{spelled!r} is no IPv6 address") from error
-    if not spelled.endswith("]") or address.scope_id is not None:
-        raise BadUrl(f"{spelled!r} is no IPv6 address that a URL can hold")
+        raise BadUrl(f"{text!r} is no IPv6 address") from error
+    if not text.endswith("]") or address.scope_id is not None:
+        raise BadUrl(f"{text!r} is no IPv6 address that a URL can hold")
     return f"[{address}]" if address.ipv4_mapped is None else str(address.ipv4_mapped)
 
 
-def _ipv4(name: str) -> IPv4Address:
+def _parse_ipv4(name: str) -> IPv4Address:
     """One to four numbers, decimal, octal or hexadecimal; the last fills what is left."""
     parts = name.split(".")
     try:
-        numbers = [_number(part) for part in parts]
+        numbers = [_parse_number(part) for part in parts]
         *leading, last = numbers
-        room = 256 ** (_MOST_PARTS + 1 - len(numbers))
-        if len(numbers) > _MOST_PARTS or any(number > 255 for number in leading) or last >= room:
+        room = 256 ** (_MAX_IPV4_PARTS + 1 - len(numbers))
+        if (
+            len(numbers) > _MAX_IPV4_PARTS
+            or any(number > 255 for number in leading)
+            or last >= room
+        ):
             raise ValueError("out of range")
     except ValueError as error:
         raise BadUrl(f"{name!r} ends in a number and is no IPv4 address") from error
     return IPv4Address(last + sum(part << (24 - 8 * at) for at, part in enumerate(leading)))
 
 
-def _number(part: str) -> int:
+def _parse_number(part: str) -> int:
     if not _NUMERIC.fullmatch(part):
         raise ValueError(part)
     if part.startswith("0x"):

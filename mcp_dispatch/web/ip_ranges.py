@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialAddress:
     """An address that is not public.
 
     `by_name`: a rule that names a host opens it. The others need a rule that names the address,
@@ -13,21 +13,21 @@ class Special:
     """
 
     kind: str
-    by_name: bool = False
+    allowed_by_host_rule: bool = False
 
 
-_LOOPBACK = Special("a loopback address", by_name=True)
-_PRIVATE = Special("a private address", by_name=True)
-_SHARED = Special("a carrier's shared address", by_name=True)
-_LINK_LOCAL = Special("a link-local address")
-_METADATA = Special("a cloud metadata address")
-_UNSPECIFIED = Special("an unspecified address")
-_MULTICAST = Special("a multicast address")
-_DOCUMENTATION = Special("a documentation address")
-_RESERVED = Special("a reserved address")
+_LOOPBACK = SpecialAddress("a loopback address", allowed_by_host_rule=True)
+_PRIVATE = SpecialAddress("a private address", allowed_by_host_rule=True)
+_SHARED = SpecialAddress("a carrier's shared address", allowed_by_host_rule=True)
+_LINK_LOCAL = SpecialAddress("a link-local address")
+_METADATA = SpecialAddress("a cloud metadata address")
+_UNSPECIFIED = SpecialAddress("an unspecified address")
+_MULTICAST = SpecialAddress("a multicast address")
+_DOCUMENTATION = SpecialAddress("a documentation address")
+_RESERVED = SpecialAddress("a reserved address")
 
 # The IANA special-purpose registries; the first that holds an address speaks.
-_IPV4 = [
+_IPV4_RANGES = [
     (IPv4Network("0.0.0.0/8"), _UNSPECIFIED),
     (IPv4Network("10.0.0.0/8"), _PRIVATE),
     (IPv4Network("100.100.100.200/32"), _METADATA),
@@ -45,7 +45,7 @@ _IPV4 = [
     (IPv4Network("224.0.0.0/4"), _MULTICAST),
     (IPv4Network("240.0.0.0/4"), _RESERVED),
 ]
-_IPV6 = [
+_IPV6_RANGES = [
     (IPv6Network("::/128"), _UNSPECIFIED),
     (IPv6Network("::1/128"), _LOOPBACK),
     (IPv6Network("fd00:ec2::/32"), _METADATA),
@@ -60,18 +60,18 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def special(address: IPv4Address | IPv6Address) -> Special | None:
+def classify_address(address: IPv4Address | IPv6Address) -> SpecialAddress | None:
     """What keeps the address from being public; None where it is."""
     if isinstance(address, IPv4Address):
-        return next((what for network, what in _IPV4 if address in network), None)
-    embedded = _embedded(address)
+        return next((what for network, what in _IPV4_RANGES if address in network), None)
+    embedded = _extract_ipv4(address)
     if embedded is not None:
-        return special(embedded)
-    found = next((what for network, what in _IPV6 if address in network), None)
+        return classify_address(embedded)
+    found = next((what for network, what in _IPV6_RANGES if address in network), None)
     return found if found or address in _GLOBAL_UNICAST else _RESERVED
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
+def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that a packet to this one ends up at."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)

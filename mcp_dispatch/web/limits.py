@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 import anyio
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host for a port, best first. Raises `OSError` where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """`seconds` is for a whole fetch with its redirects, `body` in bytes once decompressed."""
 
     seconds: float = 30
     connect_seconds: float = 10
     conversion_seconds: float = 20
-    body: int = 10_000_000
-    redirects: int = 5
+    max_body_bytes: int = 10_000_000
+    max_redirects: int = 5
 
 
-async def system_resolve(host: str, port: int) -> list[str]:
+async def resolve_host(host: str, port: int) -> list[str]:
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -14,34 +14,54 @@ from bs4 import BeautifulSoup
 from bs4.element import NavigableString, PreformattedString, Tag
 from markdownify import ATX, MarkdownConverter
 
-DEEPEST = 150
+MAX_DEPTH = 150
 """Nesting over which only the text is kept."""
 
-_MEMORY = 2 * 1024**3
-_DROPPED = ("script", "style", "template", "svg", "iframe", "object", "embed", "canvas", "title")
-_NUMBERS = ("start", "colspan", "rowspan")
+_MAX_MEMORY_BYTES = 2 * 1024**3
+_DROPPED_TAGS = (
+    "script",
+    "style",
+    "template",
+    "svg",
+    "iframe",
+    "object",
+    "embed",
+    "canvas",
+    "title",
+)
+_NUMBER_ATTRIBUTES = ("start", "colspan", "rowspan")
 _SMALL_NUMBER = re.compile(r"[0-9]{1,3}", re.ASCII)
-_LINKS = (("a", "href"), ("img", "src"), ("video", "src"), ("video", "poster"), ("source", "src"))
+_LINK_ATTRIBUTES = (
+    ("a", "href"),
+    ("img", "src"),
+    ("video", "src"),
+    ("video", "poster"),
+    ("source", "src"),
+)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
-_TABLE = frozenset({"table"})
-_CELL_OR_TABLE = frozenset({"table", "td", "th", "caption", "button", "[document]"})
-_BLOCKS = (
+_TABLE_TAGS = frozenset({"table"})
+_CELL_OR_TABLE_TAGS = frozenset({"table", "td", "th", "caption", "button", "[document]"})
+_BLOCK_TAGS = (
     *("p", "div", "ul", "ol", "dl", "table", "pre", "blockquote", "section", "article", "hr"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "header", "footer", "main", "nav", "aside", "figure"),
     *("form", "fieldset", "address", "details", "menu"),
 )
 # A start tag ends what is open up to the nearest of the second set: pages leave the end tags out.
-_ENDS = {
-    **dict.fromkeys(_BLOCKS, (frozenset({"p"}), _CELL_OR_TABLE)),
-    "li": (frozenset({"li"}), frozenset({"ul", "ol", "menu", *_CELL_OR_TABLE})),
-    **dict.fromkeys(("dt", "dd"), (frozenset({"dt", "dd"}), frozenset({"dl", *_CELL_OR_TABLE}))),
+_IMPLIED_ENDS = {
+    **dict.fromkeys(_BLOCK_TAGS, (frozenset({"p"}), _CELL_OR_TABLE_TAGS)),
+    "li": (frozenset({"li"}), frozenset({"ul", "ol", "menu", *_CELL_OR_TABLE_TAGS})),
+    **dict.fromkeys(
+        ("dt", "dd"), (frozenset({"dt", "dd"}), frozenset({"dl", *_CELL_OR_TABLE_TAGS}))
+    ),
     **dict.fromkeys(("td", "th"), (frozenset({"td", "th"}), frozenset({"tr", "table"}))),
-    "tr": (frozenset({"tr"}), _TABLE),
-    **dict.fromkeys(("thead", "tbody", "tfoot"), (frozenset({"thead", "tbody", "tfoot"}), _TABLE)),
+    "tr": (frozenset({"tr"}), _TABLE_TAGS),
+    **dict.fromkeys(
+        ("thead", "tbody", "tfoot"), (frozenset({"thead", "tbody", "tfoot"}), _TABLE_TAGS)
+    ),
     "option": (frozenset({"option"}), frozenset({"select"})),
 }
-_FARTHEST = 64
+_MAX_ANCESTORS = 64
 
 
 class _Soup(BeautifulSoup):
@@ -56,15 +76,15 @@ class _Soup(BeautifulSoup):
         *rest: Any,
         **more: Any,
     ) -> Tag | None:
-        ended = self._ended_by(name)
+        ended = self._find_implied_end(name)
         if ended is not None:
             self.handle_endtag(ended)
         return super().handle_starttag(name, namespace, nsprefix, attrs, *rest, **more)
 
-    def _ended_by(self, name: str) -> str | None:
-        ends, stops = _ENDS.get(name, (frozenset[str](), frozenset[str]()))
+    def _find_implied_end(self, name: str) -> str | None:
+        ends, stops = _IMPLIED_ENDS.get(name, (frozenset[str](), frozenset[str]()))
         tag: Tag | None = self.currentTag if ends else None
-        for _ in range(_FARTHEST):
+        for _ in range(_MAX_ANCESTORS):
             if tag is None or tag.name in stops:
                 return None
             if tag.name in ends:
@@ -73,20 +93,20 @@ class _Soup(BeautifulSoup):
         return None
 
 
-def markdown(html: str, base: str) -> str:
+def convert_to_markdown(html: str, base: str) -> str:
     """`base` is the URL that relative links start from."""
     soup = _Soup(html, "html.parser")
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     headed = soup.find("h1") is not None
-    base = _stated_base(soup, base)
-    for tag in soup.find_all(_DROPPED):
+    base = _find_base_url(soup, base)
+    for tag in soup.find_all(_DROPPED_TAGS):
         tag.decompose()
     # Comments, declarations and the like.
     unseen = [text for text in soup.find_all(string=True) if isinstance(text, PreformattedString)]
     for text in unseen:
         text.extract()
-    _flatten(soup)
-    _straighten(soup, base)
+    _flatten_deep_tags(soup)
+    _clean_attributes(soup, base)
     converter = MarkdownConverter(
         heading_style=ATX, bullets="-", escape_asterisks=False, escape_underscores=False
     )
@@ -94,15 +114,15 @@ def markdown(html: str, base: str) -> str:
     return f"# {title}\n\n{text}" if title and not headed else text
 
 
-def _stated_base(soup: BeautifulSoup, base: str) -> str:
+def _find_base_url(soup: BeautifulSoup, base: str) -> str:
     stated = soup.find("base", href=True)
-    return _joined(base, str(stated["href"])) or base if isinstance(stated, Tag) else base
+    return _resolve_link(base, str(stated["href"])) or base if isinstance(stated, Tag) else base
 
 
-def _flatten(soup: BeautifulSoup) -> None:
+def _flatten_deep_tags(soup: BeautifulSoup) -> None:
     """The converter calls itself for each level of the tree."""
     level: list[Tag] = [soup]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         level = [child for tag in level for child in tag.children if isinstance(child, Tag)]
         if not level:
             return
@@ -112,24 +132,24 @@ def _flatten(soup: BeautifulSoup) -> None:
         tag.append(NavigableString(text))
 
 
-def _straighten(soup: BeautifulSoup, base: str) -> None:
+def _clean_attributes(soup: BeautifulSoup, base: str) -> None:
     """Absolute links, no embedded files, and numbers that are numbers."""
-    for name, key in _LINKS:
+    for name, key in _LINK_ATTRIBUTES:
         for tag in soup.find_all(name, {key: True}):
-            link = _joined(base, str(tag[key]))
+            link = _resolve_link(base, str(tag[key]))
             if link:
                 tag[key] = link
             else:
                 del tag[key]
     for tag in soup.find_all("img", src=False):
         tag.replace_with(NavigableString(str(tag.get("alt") or "")))
-    for key in _NUMBERS:
+    for key in _NUMBER_ATTRIBUTES:
         for tag in soup.find_all(True, {key: True}):
             if not _SMALL_NUMBER.fullmatch(str(tag[key])):
                 del tag[key]
 
 
-def _joined(base: str, link: str) -> str | None:
+def _resolve_link(base: str, link: str) -> str | None:
     """None for what leads nowhere: `javascript:`, `data:` and what is no URL."""
     try:
         joined = urljoin(base, link.strip())
@@ -145,7 +165,7 @@ def _limit_memory() -> None:
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
+    most = _MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MAX_MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
@@ -153,7 +173,7 @@ def main() -> None:
     if sys.platform == "linux":
         _limit_memory()
     html = sys.stdin.buffer.read().decode("utf-8")
-    sys.stdout.buffer.write(markdown(html, sys.argv[1]).encode("utf-8", "replace"))
+    sys.stdout.buffer.write(convert_to_markdown(html, sys.argv[1]).encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, urljoin
 
 from mcp_dispatch.web.errors import BadUrl
-from mcp_dispatch.web.hosts import canonical_host
+from mcp_dispatch.web.hosts import canonicalize_host
 
-LONGEST = 2_000
+MAX_URL_CHARS = 2_000
 """Characters of a URL, once it is written our way, that may be asked for."""
 
-_SHAPE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
+_URL_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
 # Programs disagree on what these mean; a URL that needs them has them percent-encoded.
 _AMBIGUOUS = re.compile(r"[\x00-\x20\x7f-\x9f\\\s\ud800-\udfff]")
-_MOST_TO_READ = 20_000
-_PORTS = {"http": 80, "https": 443}
-_KEPT = "/?%:@!$&'()*+,;=~[]"
+_MAX_INPUT_CHARS = 20_000
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_UNQUOTED_CHARACTERS = "/?%:@!$&'()*+,;=~[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,18 @@ class Url:
     @property
     def authority(self) -> str:
         """Host and, where it is not the scheme's own, port: what the Host header says."""
-        return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
+        return self.host if self.port == _DEFAULT_PORTS[self.scheme] else f"{self.host}:{self.port}"
 
     @property
-    def secured(self) -> "Url":
+    def https_url(self) -> "Url":
         """With https instead of http, unless it names a port of its own."""
-        if self.scheme == "http" and self.port == _PORTS["http"]:
-            return replace(self, scheme="https", port=_PORTS["https"])
+        if self.scheme == "http" and self.port == _DEFAULT_PORTS["http"]:
+            return replace(self, scheme="https", port=_DEFAULT_PORTS["https"])
         return self
 
-    def joined(self, reference: str) -> "Url":
+    def resolve(self, reference: str) -> "Url":
         """What `reference`, the target of a redirect, means from here. Raises `BadUrl`."""
-        _refuse_unclear(reference)
+        _refuse_ambiguous(reference)
         try:
             return parse_url(urljoin(str(self), reference))
         except ValueError as error:
@@ -55,27 +55,27 @@ class Url:
 def parse_url(text: str) -> Url:
     """Raises `BadUrl` for all but a plain http or https URL. The fragment is left out."""
     trimmed = text.strip(" \t\r\n")
-    _refuse_unclear(trimmed)
-    shape = _SHAPE.fullmatch(trimmed)
+    _refuse_ambiguous(trimmed)
+    shape = _URL_PARTS.fullmatch(trimmed)
     if shape is None:
         raise BadUrl(f"{trimmed!r} is no absolute URL; write it as https://host/path")
     scheme, authority, path, query = shape.groups(default="")
     scheme = scheme.lower()
-    if scheme not in _PORTS:
+    if scheme not in _DEFAULT_PORTS:
         raise BadUrl(f"{trimmed!r} has the scheme {scheme!r}; only http and https are fetched")
-    host, port = _host_and_port(trimmed, authority)
-    target = quote((path or "/") + query, safe=_KEPT)
-    return Url(scheme, host, _PORTS[scheme] if port is None else port, target)
+    host, port = _parse_authority(trimmed, authority)
+    target = quote((path or "/") + query, safe=_UNQUOTED_CHARACTERS)
+    return Url(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, target)
 
 
-def _refuse_unclear(text: str) -> None:
-    if len(text) > _MOST_TO_READ:
-        raise BadUrl(f"the URL has {len(text):,} characters; at most {LONGEST:,} are taken")
+def _refuse_ambiguous(text: str) -> None:
+    if len(text) > _MAX_INPUT_CHARS:
+        raise BadUrl(f"the URL has {len(text):,} characters; at most {MAX_URL_CHARS:,} are taken")
     if found := _AMBIGUOUS.search(text):
         raise BadUrl(f"the URL contains {found.group()!r}; percent-encode it")
 
 
-def _host_and_port(url: str, authority: str) -> tuple[str, int | None]:
+def _parse_authority(url: str, authority: str) -> tuple[str, int | None]:
     if "@" in authority:
         # The user name is often made to look like the host: `https://docs.python.org@evil.com`.
         raise BadUrl("the URL holds a user name or password ('@' before the path); leave it out")
@@ -86,4 +86,4 @@ def _host_and_port(url: str, authority: str) -> tuple[str, int | None]:
     port = int(digits) if digits else None
     if port is not None and not 0 < port < 65_536:
         raise BadUrl(f"{url!r} has the port {port}; a port is from 1 to 65535")
-    return canonical_host(host), port
+    return canonicalize_host(host), port

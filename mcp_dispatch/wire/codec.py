@@ -33,9 +33,9 @@ def decode(line: bytes | bytearray | memoryview) -> Json:
     except msgspec.DecodeError as error:
         raise Undecodable(f"not valid JSON: {error}") from error
     except RecursionError as error:
-        raise Undecodable(_too_deep()) from error
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _exceeds_depth(value):
-        raise Undecodable(_too_deep())
+        raise Undecodable(_describe_depth_limit()) from error
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_too_deep(value):
+        raise Undecodable(_describe_depth_limit())
     return value
 
 
@@ -44,28 +44,28 @@ def encode(message: JsonObject) -> bytes:
     try:
         return msgspec.json.encode(message)
     except RecursionError as error:
-        raise Unencodable(_too_deep()) from error
+        raise Unencodable(_describe_depth_limit()) from error
     except (TypeError, ValueError) as error:
         raise Unencodable(f"no JSON form: {error}") from error
 
 
-def _exceeds_depth(value: Json) -> bool:
+def _is_too_deep(value: Json) -> bool:
     # Level by level rather than recursively, so that the check itself cannot run out of stack.
-    level = _containers([value])
+    level = _filter_containers([value])
     for _ in range(MAX_DEPTH):
         if not level:
             return False
-        level = [inner for outer in level for inner in _containers(_members(outer))]
+        level = [inner for outer in level for inner in _filter_containers(_list_members(outer))]
     return bool(level)
 
 
-def _members(container: "list[Json] | dict[str, Json]") -> "list[Json]":
+def _list_members(container: "list[Json] | dict[str, Json]") -> "list[Json]":
     return list(container.values()) if isinstance(container, dict) else container
 
 
-def _containers(values: "list[Json]") -> "list[list[Json] | dict[str, Json]]":
+def _filter_containers(values: "list[Json]") -> "list[list[Json] | dict[str, Json]]":
     return [value for value in values if isinstance(value, (list, dict))]
 
 
-def _too_deep() -> str:
+def _describe_depth_limit() -> str:
     return f"nested deeper than {MAX_DEPTH} levels"

@@ -10,10 +10,10 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-CHUNK = 65_536
+CHUNK_BYTES = 65_536
 
 
-def duplicate(descriptor: int) -> int:
+def copy_descriptor(descriptor: int) -> int:
     """A private duplicate outside 0-2, which children would otherwise take for their own."""
     low: list[int] = []
     try:
@@ -36,14 +36,14 @@ class _Descriptor:
     """
 
     def __init__(self, fd: int) -> None:
-        self._fd = duplicate(fd)
+        self._fd = copy_descriptor(fd)
         mode = os.fstat(self._fd).st_mode
-        self._watched = sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
-        self._terminal = os.isatty(self._fd)
+        self._pollable = sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+        self._is_terminal = os.isatty(self._fd)
         self._closed = False
-        self._blocking = True
-        if self._watched:
-            self._blocking = os.get_blocking(self._fd)
+        self._was_blocking = True
+        if self._pollable:
+            self._was_blocking = os.get_blocking(self._fd)
             os.set_blocking(self._fd, False)
 
     def close(self) -> None:
@@ -51,9 +51,9 @@ class _Descriptor:
         if self._closed:
             return
         self._closed = True
-        if self._watched:
+        if self._pollable:
             anyio.notify_closing(self._fd)
-            os.set_blocking(self._fd, self._blocking)
+            os.set_blocking(self._fd, self._was_blocking)
         os.close(self._fd)
 
 
@@ -63,15 +63,15 @@ class FdReader(_Descriptor):
         if self._closed:
             raise anyio.ClosedResourceError
         try:
-            return await (self._watch() if self._watched else self._hop())
+            return await (self._read_nonblocking() if self._pollable else self._read_in_thread())
         except OSError as error:
             raise anyio.BrokenResourceError from error
 
-    async def _watch(self) -> bytes:
+    async def _read_nonblocking(self) -> bytes:
         await anyio.lowlevel.checkpoint_if_cancelled()
         while True:
             try:
-                chunk = os.read(self._fd, CHUNK)
+                chunk = os.read(self._fd, CHUNK_BYTES)
             except BlockingIOError:
                 await anyio.wait_readable(self._fd)
             else:
@@ -79,11 +79,11 @@ class FdReader(_Descriptor):
                 await anyio.lowlevel.cancel_shielded_checkpoint()
                 return chunk
 
-    async def _hop(self) -> bytes:
-        if self._terminal and sys.platform != "win32":
+    async def _read_in_thread(self) -> bytes:
+        if self._is_terminal and sys.platform != "win32":
             # So that no thread is left in a read that only the next key press would end.
             await anyio.wait_readable(self._fd)
-        return await anyio.to_thread.run_sync(os.read, self._fd, CHUNK)
+        return await anyio.to_thread.run_sync(os.read, self._fd, CHUNK_BYTES)
 
 
 class FdWriter(_Descriptor):
@@ -91,49 +91,51 @@ class FdWriter(_Descriptor):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
-        self._rest = memoryview(b"")
+        self._unsent = memoryview(b"")
         self._guard = anyio.ResourceGuard("writing to")
 
     async def send(self, message: bytes) -> None:
         """Return when all is written. Raises `anyio.BrokenResourceError`."""
         with self._guard:
             await self._flush()
-            self._rest = memoryview(message)
+            self._unsent = memoryview(message)
             await self._flush()
 
     async def _flush(self) -> None:
         while True:
             if self._closed:
                 raise anyio.ClosedResourceError
-            if not self._rest:
+            if not self._unsent:
                 return
             try:
-                written = await (self._watch() if self._watched else self._hop())
+                written = await (
+                    self._write_nonblocking() if self._pollable else self._write_in_thread()
+                )
             except OSError as error:
                 raise anyio.BrokenResourceError from error
-            self._rest = self._rest[written:]
+            self._unsent = self._unsent[written:]
 
-    async def _watch(self) -> int:
+    async def _write_nonblocking(self) -> int:
         await anyio.lowlevel.checkpoint()
         while True:
             try:
-                return os.write(self._fd, self._rest)
+                return os.write(self._fd, self._unsent)
             except BlockingIOError:
                 await anyio.wait_writable(self._fd)
 
-    async def _hop(self) -> int:
-        return await anyio.to_thread.run_sync(os.write, self._fd, self._rest[:CHUNK])
+    async def _write_in_thread(self) -> int:
+        return await anyio.to_thread.run_sync(os.write, self._fd, self._unsent[:CHUNK_BYTES])
 
 
 @contextmanager
-def standard_descriptors() -> Generator[tuple[int | None, int | None]]:
+def acquire_standard_descriptors() -> Generator[tuple[int | None, int | None]]:
     """Private duplicates of fd 0 and 1; meanwhile 0 reads nothing and 1 is standard error.
 
     None stands for a stream that was closed when the interpreter started: its number may belong
     to anybody by now, so it is left alone.
     """
-    stdin = _take(0, _open_null(os.O_RDONLY)) if sys.__stdin__ is not None else None
-    stdout = _take(1, _open_stray()) if sys.__stdout__ is not None else None
+    stdin = _replace_descriptor(0, _open_null(os.O_RDONLY)) if sys.__stdin__ is not None else None
+    stdout = _replace_descriptor(1, _open_stderr_copy()) if sys.__stdout__ is not None else None
     try:
         yield stdin, stdout
     finally:
@@ -141,33 +143,33 @@ def standard_descriptors() -> Generator[tuple[int | None, int | None]]:
         if sys.stdout is not None:
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
-        _give_back(stdin, 0)
-        _give_back(stdout, 1)
+        _restore_descriptor(stdin, 0)
+        _restore_descriptor(stdout, 1)
 
 
 def _open_null(flags: int) -> int:
     return os.open(os.devnull, flags)
 
 
-def _open_stray() -> int:
+def _open_stderr_copy() -> int:
     try:
         return os.dup(2)
     except OSError:
         return _open_null(os.O_WRONLY)
 
 
-def _take(fd: int, instead: int) -> int | None:
+def _replace_descriptor(fd: int, replacement: int) -> int | None:
     try:
-        private = duplicate(fd)
+        private = copy_descriptor(fd)
     except OSError:
-        os.close(instead)
+        os.close(replacement)
         return None
-    os.dup2(instead, fd)
-    os.close(instead)
+    os.dup2(replacement, fd)
+    os.close(replacement)
     return private
 
 
-def _give_back(private: int | None, fd: int) -> None:
+def _restore_descriptor(private: int | None, fd: int) -> None:
     if private is None:
         return
     os.dup2(private, fd)

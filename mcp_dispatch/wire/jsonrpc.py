@@ -28,26 +28,28 @@ class EnvelopeProblem:
     code: int
     message: str
     id: RequestId | None = None
-    awaited: RequestId | None = None
+    response_id: RequestId | None = None
 
 
-def envelope_problem(message: Json) -> EnvelopeProblem | None:
+def check_envelope(message: Json) -> EnvelopeProblem | None:
     """What the SDK would stumble over. A member that is null counts as absent, but for `id`."""
     if isinstance(message, list):
-        return _problem("batches are not supported; send one message per line")
+        return _build_problem("batches are not supported; send one message per line")
     if not isinstance(message, dict):
-        return _problem("expected a JSON object")
+        return _build_problem("expected a JSON object")
     asks, answers = message.get("method") is not None, _has_outcome(message)
     if asks and answers:
-        return _problem("a message has a method, or a result or an error, not both")
+        return _build_problem("a message has a method, or a result or an error, not both")
     if asks:
-        return _request_problem(message)
+        return _check_request(message)
     if answers:
-        return _response_problem(message)
-    return _problem("expected a method, a result or an error", id=usable_id(message.get("id")))
+        return _check_response(message)
+    return _build_problem(
+        "expected a method, a result or an error", id=parse_request_id(message.get("id"))
+    )
 
 
-def usable_id(value: Json) -> RequestId | None:
+def parse_request_id(value: Json) -> RequestId | None:
     """A string or an integer; `true` is no integer here."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return value
@@ -68,10 +70,10 @@ def from_session_message(item: SessionMessage) -> JsonObject:
         case JSONRPCNotification(method=method, params=params):
             return _with_params({"jsonrpc": "2.0", "method": method}, params)
         case JSONRPCError(id=id, error=error):
-            return {"jsonrpc": "2.0", "id": id, "error": _error_object(error)}
+            return {"jsonrpc": "2.0", "id": id, "error": _to_error_object(error)}
 
 
-def error_message(id: RequestId | None, code: int, message: str) -> JsonObject:
+def build_error_message(id: RequestId | None, code: int, message: str) -> JsonObject:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
 
 
@@ -79,56 +81,56 @@ def _has_outcome(message: JsonObject) -> bool:
     return "result" in message or message.get("error") is not None
 
 
-def _problem(
-    message: str, id: RequestId | None = None, awaited: RequestId | None = None
+def _build_problem(
+    message: str, id: RequestId | None = None, response_id: RequestId | None = None
 ) -> EnvelopeProblem:
-    return EnvelopeProblem(INVALID_REQUEST, f"Invalid Request: {message}", id, awaited)
+    return EnvelopeProblem(INVALID_REQUEST, f"Invalid Request: {message}", id, response_id)
 
 
-def _request_problem(message: JsonObject) -> EnvelopeProblem | None:
-    id = usable_id(message.get("id"))
+def _check_request(message: JsonObject) -> EnvelopeProblem | None:
+    id = parse_request_id(message.get("id"))
     if message.get("jsonrpc") != "2.0":
-        return _problem('"jsonrpc" must be "2.0"', id)
+        return _build_problem('"jsonrpc" must be "2.0"', id)
     if "id" in message and id is None:
-        return _problem("id must be a string or an integer")
+        return _build_problem("id must be a string or an integer")
     if not isinstance(message["method"], str):
-        return _problem("method must be a string", id)
+        return _build_problem("method must be a string", id)
     params = message.get("params")
     if params is not None and not isinstance(params, dict):
-        return _problem("params must be an object", id)
-    if message["method"] == "notifications/progress" and params and _overflows(params):
-        return _problem("progress and total must fit a double", id)
+        return _build_problem("params must be an object", id)
+    if message["method"] == "notifications/progress" and params and _has_overflow(params):
+        return _build_problem("progress and total must fit a double", id)
     return None
 
 
-def _overflows(params: JsonObject) -> bool:
+def _has_overflow(params: JsonObject) -> bool:
     # The SDK's receive loop turns both into floats, and an OverflowError there ends the connection.
-    return any(_no_double(params.get(member)) for member in ("progress", "total"))
+    return any(_is_too_large_for_double(params.get(member)) for member in ("progress", "total"))
 
 
-def _no_double(value: Json) -> bool:
+def _is_too_large_for_double(value: Json) -> bool:
     return isinstance(value, int) and value.bit_length() >= 1024
 
 
-def _response_problem(message: JsonObject) -> EnvelopeProblem | None:
-    id = usable_id(message.get("id"))
+def _check_response(message: JsonObject) -> EnvelopeProblem | None:
+    id = parse_request_id(message.get("id"))
     if message.get("jsonrpc") != "2.0":
-        return _problem('"jsonrpc" must be "2.0"', awaited=id)
+        return _build_problem('"jsonrpc" must be "2.0"', response_id=id)
     result, error = message.get("result"), message.get("error")
     if error is None and not isinstance(result, dict):
-        return _problem("result must be an object", awaited=id)
+        return _build_problem("result must be an object", response_id=id)
     if error is not None and result is not None:
-        return _problem("a response has a result or an error, not both", awaited=id)
-    if error is not None and not _well_formed_error(error):
+        return _build_problem("a response has a result or an error, not both", response_id=id)
+    if error is not None and not _is_valid_error(error):
         text = "error must be an object with an integer code and a string message"
-        return _problem(text, awaited=id)
+        return _build_problem(text, response_id=id)
     # An error about a request whose id could not be read has null here.
     if id is None and (error is None or message.get("id") is not None):
-        return _problem("id must be a string or an integer")
+        return _build_problem("id must be a string or an integer")
     return None
 
 
-def _well_formed_error(error: Json) -> bool:
+def _is_valid_error(error: Json) -> bool:
     if not isinstance(error, dict):
         return False
     code = error.get("code")
@@ -166,7 +168,7 @@ def _with_params(message: JsonObject, params: JsonObject | None) -> JsonObject:
     return message
 
 
-def _error_object(error: ErrorData) -> JsonObject:
+def _to_error_object(error: ErrorData) -> JsonObject:
     members: JsonObject = {"code": error.code, "message": error.message}
     if "data" in error.model_fields_set:
         members["data"] = error.data

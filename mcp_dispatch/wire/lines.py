@@ -5,76 +5,76 @@ from dataclasses import dataclass
 
 import anyio
 
-_HEAD = 200
+_HEAD_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Overlong:
+class OverlongLine:
     """A line over the limit, skipped: its length without the newline, and its first bytes."""
 
     length: int
     head: bytes
 
 
-class Lines:
+class BoundedLineReader:
     """The lines that `receive` brings, which gives b"" or raises `EndOfStream` at the end.
 
     A line ends in LF or CRLF; the last may lack it. Blank lines are skipped. A line of more than
     `limit` bytes is read to its end, kept nowhere, and reported as `Overlong`.
     """
 
-    def __init__(self, receive: Callable[[], Awaitable[bytes]], limit: int) -> None:
+    def __init__(self, receive: Callable[[], Awaitable[bytes]], max_bytes: int) -> None:
         self._receive = receive
-        self._limit = limit
+        self._max_bytes = max_bytes
         self._chunk = b""
         self._position = 0
         self._partial = bytearray()
         self._length = 0
         self._ended = False
 
-    async def next(self) -> bytes | Overlong:
+    async def read_line(self) -> bytes | OverlongLine:
         """The next line without its end, or `anyio.EndOfStream`. A cancelled call loses nothing."""
         while True:
-            line = self._take()
+            line = self._take_line()
             if line is None:
-                await self._refill()
-            elif isinstance(line, Overlong) or not _blank(line):
+                await self._receive_chunk()
+            elif isinstance(line, OverlongLine) or not _is_blank(line):
                 return line
 
-    def _take(self) -> bytes | Overlong | None:
+    def _take_line(self) -> bytes | OverlongLine | None:
         """The next line, if its end has been received."""
         end = self._chunk.find(b"\n", self._position)
         if end < 0:
-            self._hold(self._chunk[self._position :])
+            self._append_piece(self._chunk[self._position :])
             self._chunk, self._position = b"", 0
-            return self._finish() if self._ended and self._length else None
+            return self._finish_line() if self._ended and self._length else None
         piece = self._chunk[self._position : end]
         self._position = end + 1
-        if not self._length and len(piece) <= self._limit:
+        if not self._length and len(piece) <= self._max_bytes:
             return piece.removesuffix(b"\r")
-        self._hold(piece)
-        return self._finish()
+        self._append_piece(piece)
+        return self._finish_line()
 
-    def _hold(self, piece: bytes) -> None:
+    def _append_piece(self, piece: bytes) -> None:
         self._length += len(piece)
         # One byte more than the limit, as the last may turn out to be the CR of a line end.
-        if self._length <= self._limit + 1:
+        if self._length <= self._max_bytes + 1:
             self._partial += piece
-        elif len(self._partial) < _HEAD:
-            self._partial = (self._partial + piece[:_HEAD])[:_HEAD]
+        elif len(self._partial) < _HEAD_BYTES:
+            self._partial = (self._partial + piece[:_HEAD_BYTES])[:_HEAD_BYTES]
         else:
-            del self._partial[_HEAD:]
+            del self._partial[_HEAD_BYTES:]
 
-    def _finish(self) -> bytes | Overlong:
+    def _finish_line(self) -> bytes | OverlongLine:
         partial, length = self._partial, self._length
         self._partial, self._length = bytearray(), 0
-        if length <= self._limit + 1:
+        if length <= self._max_bytes + 1:
             line = partial.removesuffix(b"\r")
-            if len(line) <= self._limit:
+            if len(line) <= self._max_bytes:
                 return bytes(line)
-        return Overlong(length, bytes(partial[:_HEAD]))
+        return OverlongLine(length, bytes(partial[:_HEAD_BYTES]))
 
-    async def _refill(self) -> None:
+    async def _receive_chunk(self) -> None:
         if self._ended:
             raise anyio.EndOfStream
         try:
@@ -84,5 +84,5 @@ class Lines:
         self._ended = not self._chunk
 
 
-def _blank(line: bytes) -> bool:
+def _is_blank(line: bytes) -> bool:
     return not line or line.isspace()

@@ -30,8 +30,8 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.sdk_streams import SessionReader, SessionWriter
 
 __all__ = [
-    "OVER",
-    "PRINCIPAL",
+    "PRINCIPAL_KEY",
+    "REQUEST_ENDED_KEY",
     "CallNext",
     "CallOptions",
     "Context",
@@ -40,22 +40,22 @@ __all__ = [
     "Middleware",
     "Outbound",
     "Result",
-    "at_connection_end",
-    "client_capabilities",
-    "complete",
-    "connection_key",
-    "connection_outbound",
-    "connection_state",
+    "complete_result",
+    "create_state_boundary",
+    "get_client_capabilities",
+    "get_connection_key",
+    "get_connection_outbound",
+    "get_connection_state",
+    "get_principal",
+    "get_raw_meta",
+    "get_request_ended",
+    "get_request_outbound",
     "is_modern",
     "is_open",
+    "on_connection_end",
     "open_dispatcher",
-    "principal",
-    "raw_meta",
-    "request_outbound",
-    "request_over",
     "send_progress",
     "serve",
-    "state_boundary",
     "with_capabilities",
     "with_instructions",
 ]
@@ -64,13 +64,13 @@ Context = ServerRequestContext[Any, Any]
 Middleware = ServerMiddleware[Any]
 Result = HandlerResult
 
-STATE_SECONDS = 600
-_KEY = "mcp_dispatch/connection"
+STATE_TTL_SECONDS = 600
+_CONNECTION_KEY = "mcp_dispatch/connection"
 
-PRINCIPAL = "mcp_dispatch.principal"
+PRINCIPAL_KEY = "mcp_dispatch.principal"
 """Under this key of an ASGI scope stands who makes the request."""
 
-OVER = "mcp_dispatch.over"
+REQUEST_ENDED_KEY = "mcp_dispatch.over"
 """Under this key of an ASGI scope stands an event: the client has left, or the server ends."""
 
 
@@ -86,22 +86,25 @@ class DispatchServer(Server[Any]):
         *,
         version: str,
         middleware: Iterable[Middleware],
-        answers: Iterable[str] = ("tools/list", "tools/call"),
+        methods: Iterable[str] = ("tools/list", "tools/call"),
         instructions: str | None = None,
         listen: ListenHandler | None = None,
-        input_schema: Callable[[str], JsonObject | None] | None = None,
-        provides: Callable[[str], bool] = lambda _: True,
+        find_input_schema: Callable[[str], JsonObject | None] | None = None,
+        supports: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Without `input_schema`, which finds a tool's schema by its name, the SDK lists all tools
         for every call over HTTP, to compare its headers."""
         super().__init__(
-            name, version=version, instructions=instructions, get_tool_input_schema=input_schema
+            name,
+            version=version,
+            instructions=instructions,
+            get_tool_input_schema=find_input_schema,
         )
-        self._provides = provides
+        self._supports = supports
         # The SDK puts a middleware of its own, for OpenTelemetry, into this list.
         self.middleware[:] = middleware
-        for method in answers:
-            self.add_request_handler(method, RequestParams, _unanswered)
+        for method in methods:
+            self.add_request_handler(method, RequestParams, _reject_method)
         if listen is not None:
             self.add_request_handler(
                 "subscriptions/listen", SubscriptionsListenRequestParams, listen
@@ -124,7 +127,7 @@ class DispatchServer(Server[Any]):
         )
         # Lists may be empty now and filled by a server that is added later; nothing announces that.
         names = ("logging", "completions")
-        return every.model_copy(update={name: None for name in names if not self._provides(name)})
+        return every.model_copy(update={name: None for name in names if not self._supports(name)})
 
     def create_initialization_options(
         self,
@@ -139,7 +142,7 @@ class DispatchServer(Server[Any]):
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
-async def _unanswered(ctx: Context, params: RequestParams) -> NoReturn:
+async def _reject_method(ctx: Context, params: RequestParams) -> NoReturn:
     raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
 
 
@@ -148,9 +151,9 @@ async def serve(server: DispatchServer, reader: SessionReader, writer: SessionWr
     await server.run(reader, writer, server.create_initialization_options())
 
 
-def state_boundary(audience: str) -> Middleware:
+def create_state_boundary(audience: str) -> Middleware:
     """Seals the request state of 2026-07-28 under a key that lives as long as the process."""
-    security = RequestStateSecurity.ephemeral(ttl=STATE_SECONDS)
+    security = RequestStateSecurity.ephemeral(ttl=STATE_TTL_SECONDS)
     return RequestStateBoundary(security, default_audience=audience)
 
 
@@ -171,47 +174,47 @@ def is_open(ctx: Context) -> bool:
 
     A middleware that answers by itself comes before the SDK's own check.
     """
-    return _connection(ctx).initialize_accepted
+    return _get_connection(ctx).initialize_accepted
 
 
-def request_outbound(ctx: Context) -> Outbound:
+def get_request_outbound(ctx: Context) -> Outbound:
     """The channel that belongs to this request; requests on it fail in the modern era."""
     return ctx.session._request_outbound  # pyright: ignore[reportPrivateUsage]  no public way
 
 
-def connection_outbound(ctx: Context) -> Outbound:
+def get_connection_outbound(ctx: Context) -> Outbound:
     """The channel that outlives the request, for `list_changed`; modern clients get none there."""
-    return _connection(ctx).outbound
+    return _get_connection(ctx).outbound
 
 
-def connection_state(ctx: Context) -> dict[str, Any]:
+def get_connection_state(ctx: Context) -> dict[str, Any]:
     """Ours to fill; as old as the connection, which in the modern era is one request."""
-    return _connection(ctx).state
+    return _get_connection(ctx).state
 
 
-def connection_key(ctx: Context) -> str | None:
+def get_connection_key(ctx: Context) -> str | None:
     """Tells connections apart; None in the modern era, which has none."""
     if is_modern(ctx):
         return None
-    return str(connection_state(ctx).setdefault(_KEY, uuid4().hex))
+    return str(get_connection_state(ctx).setdefault(_CONNECTION_KEY, uuid4().hex))
 
 
-def at_connection_end(ctx: Context, then: Callable[[], Awaitable[None]]) -> None:
+def on_connection_end(ctx: Context, callback: Callable[[], Awaitable[None]]) -> None:
     """`then` runs once the connection is over and its calls have ended, for five seconds at most."""
-    _connection(ctx).exit_stack.push_async_callback(then)
+    _get_connection(ctx).exit_stack.push_async_callback(callback)
 
 
-def principal(ctx: Context) -> str:
+def get_principal(ctx: Context) -> str:
     """Who makes this request over HTTP."""
-    return str(_asgi_scope(ctx)[PRINCIPAL])
+    return str(_get_asgi_scope(ctx)[PRINCIPAL_KEY])
 
 
-def request_over(ctx: Context) -> anyio.Event | None:
+def get_request_ended(ctx: Context) -> anyio.Event | None:
     """Set when nobody waits for the answer any more; None where the SDK itself notices that."""
-    return cast("anyio.Event | None", _asgi_scope(ctx).get(OVER))
+    return cast("anyio.Event | None", _get_asgi_scope(ctx).get(REQUEST_ENDED_KEY))
 
 
-def client_capabilities(ctx: Context) -> JsonObject:
+def get_client_capabilities(ctx: Context) -> JsonObject:
     """What the client declared, in the handshake or with the request, as it looks on the wire."""
     declared = ctx.session.client_capabilities
     if declared is None:
@@ -219,7 +222,7 @@ def client_capabilities(ctx: Context) -> JsonObject:
     return declared.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-def raw_meta(ctx: Context) -> JsonObject:
+def get_raw_meta(ctx: Context) -> JsonObject:
     """The request's `_meta` as it came."""
     meta: Json = (ctx.params or {}).get("_meta")
     return meta if isinstance(meta, dict) else {}
@@ -227,20 +230,20 @@ def raw_meta(ctx: Context) -> JsonObject:
 
 async def send_progress(ctx: Context, update: JsonObject) -> None:
     """Tell the client of progress as it came, if it asked to be told."""
-    token = raw_meta(ctx).get("progressToken")
+    token = get_raw_meta(ctx).get("progressToken")
     if isinstance(token, (str, int)) and not isinstance(token, bool):
         params = {**update, "progressToken": token}
-        await request_outbound(ctx).notify("notifications/progress", params)
+        await get_request_outbound(ctx).notify("notifications/progress", params)
 
 
-def with_instructions(greeting: Result, text: str) -> Result:
+def with_instructions(response: Result, text: str) -> Result:
     """The answer to `initialize` or `server/discover`, with these instructions."""
-    if isinstance(greeting, InitializeResult | DiscoverResult):
-        return greeting.model_copy(update={"instructions": text})
-    return {**greeting, "instructions": text} if isinstance(greeting, dict) else greeting
+    if isinstance(response, InitializeResult | DiscoverResult):
+        return response.model_copy(update={"instructions": text})
+    return {**response, "instructions": text} if isinstance(response, dict) else response
 
 
-def complete(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonObject:
+def complete_result(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonObject:
     """The envelope that 2026-07-28 asks of a result given by middleware; else the result itself."""
     if not is_modern(ctx):
         return result
@@ -250,21 +253,21 @@ def complete(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonOb
     return {"resultType": "complete", **result, "_meta": {**stamp, **meta}}
 
 
-def with_capabilities(server: DispatchServer, ctx: Context, greeting: Result) -> Result:
+def with_capabilities(server: DispatchServer, ctx: Context, response: Result) -> Result:
     """The answer to `initialize` or `server/discover`, with what is offered by now."""
     version = ctx.protocol_version if is_modern(ctx) else None
     legacy = server.create_initialization_options().capabilities
     now = legacy if version is None else server.get_capabilities(protocol_version=version)
-    if isinstance(greeting, InitializeResult | DiscoverResult):
-        return greeting.model_copy(update={"capabilities": now})
+    if isinstance(response, InitializeResult | DiscoverResult):
+        return response.model_copy(update={"capabilities": now})
     wire = now.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return {**greeting, "capabilities": wire} if isinstance(greeting, dict) else greeting
+    return {**response, "capabilities": wire} if isinstance(response, dict) else response
 
 
-def _asgi_scope(ctx: Context) -> Mapping[str, Any]:
+def _get_asgi_scope(ctx: Context) -> Mapping[str, Any]:
     """Of the HTTP request that brought this one; empty on other transports."""
     return cast("Mapping[str, Any]", getattr(ctx.request, "scope", {}))
 
 
-def _connection(ctx: Context) -> Connection:
+def _get_connection(ctx: Context) -> Connection:
     return ctx.session._connection  # pyright: ignore[reportPrivateUsage]  no public way

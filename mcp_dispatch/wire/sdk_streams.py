@@ -12,16 +12,16 @@ from mcp.shared.message import SessionMessage
 from mcp_dispatch.wire.codec import Undecodable, decode, encode
 from mcp_dispatch.wire.jsonrpc import (
     EnvelopeProblem,
-    envelope_problem,
-    error_message,
+    build_error_message,
+    check_envelope,
     from_session_message,
     to_session_message,
 )
-from mcp_dispatch.wire.lines import Lines, Overlong
+from mcp_dispatch.wire.lines import BoundedLineReader, OverlongLine
 
-_SAMPLE = 200
+_SAMPLE_BYTES = 200
 
-OnNoise = Callable[[str, bytes], None]
+OnInvalidLine = Callable[[str, bytes], None]
 """Takes the kind (`overlong`, `undecodable`, `envelope`) and the first bytes of the line."""
 
 
@@ -65,46 +65,48 @@ class MessageReader(SessionReader):
     A broken response fails the request that it was meant for, instead of leaving it to wait.
     """
 
-    def __init__(self, lines: Lines, on_noise: OnNoise) -> None:
+    def __init__(self, lines: BoundedLineReader, on_invalid_line: OnInvalidLine) -> None:
         super().__init__()
         self._lines = lines
-        self._on_noise = on_noise
-        self.noise: Counter[str] = Counter()
+        self._on_invalid_line = on_invalid_line
+        self.invalid_lines: Counter[str] = Counter()
 
     async def receive(self) -> SessionMessage | Exception:
         while not self._closed:
             try:
-                line = await self._lines.next()
+                line = await self._lines.read_line()
             except anyio.BrokenResourceError as error:
                 raise anyio.EndOfStream from error
-            message = self._read(line)
+            message = self._parse_line(line)
             if message is not None:
                 return message
         raise anyio.ClosedResourceError
 
-    def _read(self, line: bytes | Overlong) -> SessionMessage | None:
-        if isinstance(line, Overlong):
-            return self._note("overlong", line.head)
+    def _parse_line(self, line: bytes | OverlongLine) -> SessionMessage | None:
+        if isinstance(line, OverlongLine):
+            return self._report_invalid("overlong", line.head)
         try:
             message = decode(line)
         except Undecodable:
-            return self._note("undecodable", line)
-        problem = envelope_problem(message)
+            return self._report_invalid("undecodable", line)
+        problem = check_envelope(message)
         if problem is None and isinstance(message, dict):
             return to_session_message(message)
-        self._note("envelope", line)
-        return failed_response(problem)
+        self._report_invalid("envelope", line)
+        return build_failed_response(problem)
 
-    def _note(self, kind: str, line: bytes) -> None:
-        self.noise[kind] += 1
-        self._on_noise(kind, line[:_SAMPLE])
+    def _report_invalid(self, kind: str, line: bytes) -> None:
+        self.invalid_lines[kind] += 1
+        self._on_invalid_line(kind, line[:_SAMPLE_BYTES])
 
 
-def failed_response(problem: EnvelopeProblem | None) -> SessionMessage | None:
+def build_failed_response(problem: EnvelopeProblem | None) -> SessionMessage | None:
     """What the SDK is told in place of a broken response, so that its waiter learns of it."""
-    if problem is None or problem.awaited is None:
+    if problem is None or problem.response_id is None:
         return None
-    return to_session_message(error_message(problem.awaited, problem.code, problem.message))
+    return to_session_message(
+        build_error_message(problem.response_id, problem.code, problem.message)
+    )
 
 
 class SessionWriter(ABC):

@@ -5,16 +5,16 @@ import pytest
 from mcp_dispatch.app import build
 from mcp_dispatch.settings.models import DispatchSettings
 from mcp_dispatch.settings.settings import Settings
-from mcp_dispatch.upstream.config.model import Launch, ServerConfig
+from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
 
 
 def test_a_tool_that_bears_a_name_of_ours_is_listed_under_its_servers_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = Settings(dispatch=DispatchSettings.model_validate({"naming": "bare"}))
-    server = ServerConfig(name="files", reach=Launch("x"))
+    server = ServerConfig(name="files", endpoint=StdioEndpoint("x"))
 
-    expose = build.naming(settings)
+    expose = build.create_tool_namer(settings)
     names = [expose(server, tool) for tool in ("Read", "log", "Read")]
 
     assert names == ["files__Read", "log", "files__Read"]

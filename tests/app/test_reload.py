@@ -13,13 +13,13 @@ import anyio
 import pytest
 
 from mcp_dispatch.app.app import App, open_app
-from mcp_dispatch.app.options import Options
+from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal
-from mcp_dispatch.settings.layers import own_file
+from mcp_dispatch.settings.layers import locate_own_file
 from tests.support.client import Installation, RawServer, raw_server, text_in, tools_call
 from tests.support.paths import ROOT
 from tests.support.stand_ins import ScriptedCaller
@@ -44,16 +44,16 @@ class Home:
         return beside.replace(path)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> AppOptions:
         environ = {
             "MCP_DISPATCH_CONFIG_DIR": str(self.user.parent),
             "CLAUDE_CONFIG_DIR": str(self.folder / "claude"),
             "PATH": "/usr/bin:/bin",
         }
-        return Options(workspace=self.root, managed_dir=self.managed, environ=environ)
+        return AppOptions(workspace=self.root, managed_dir=self.managed, environ=environ)
 
     @asynccontextmanager
-    async def app(self, options: Options | None = None) -> AsyncGenerator["Running", None]:
+    async def app(self, options: AppOptions | None = None) -> AsyncGenerator["Running", None]:
         state = StateDirectory.open(self.folder / "state")
         async with open_app(options or self.options, state) as app:
             yield Running(app)
@@ -130,7 +130,8 @@ async def test_files_that_did_not_exist_when_the_server_started_count_as_well(ho
         denied = await running.bash("printf a")
         await running.after(
             lambda: home.write(
-                own_file(home.user.parent, home.root), {"permissions": {"allow": ["Bash(echo:*)"]}}
+                locate_own_file(home.user.parent, home.root),
+                {"permissions": {"allow": ["Bash(echo:*)"]}},
             )
         )
         allowed = await running.bash("echo b")
@@ -283,7 +284,7 @@ async def test_what_is_read_once_says_so_when_it_changes(
         await running.after(
             lambda: home.write(home.user, {"dispatch": {"naming": "bare", "tools": ["Read"]}})
         )
-        listed = [definition["name"] for definition in await running.app.definitions()]
+        listed = [definition["name"] for definition in await running.app.list_definitions()]
 
     assert listed == ["Read"]
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [

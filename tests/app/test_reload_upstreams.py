@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from mcp_dispatch.app.app import App, open_app
-from mcp_dispatch.app.options import Options
+from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.cli import app as command
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import JsonObject
 from tests.support.stand_ins import ScriptedCaller
-from tests.support.upstreams.support import RAW, alive, arrival, starts
+from tests.support.upstreams.support import RAW, is_running, list_starts, wait_for_message
 
 ALLOWED = {
     "permissions": {"allow": ["mcp__raw", "mcp__other", "mcp__plain", "mcp__named"]},
@@ -37,7 +37,7 @@ class Home:
         self.root.mkdir()
         self.config = folder / "config"
         self.servers = self.config / "mcp.json"
-        self.options = Options(
+        self.options = AppOptions(
             workspace=self.root,
             managed_dir=folder / "managed",
             environ={
@@ -78,7 +78,7 @@ class Running:
     async def servers(self) -> list[str]:
         """The servers that offer an `echo`."""
         with anyio.fail_after(30):
-            names = [str(each["name"]) for each in await self.app.definitions()]
+            names = [str(each["name"]) for each in await self.app.list_definitions()]
         return [name.removesuffix("__echo") for name in names if name.endswith("__echo")]
 
     async def after(self, change: Callable[[], None]) -> None:
@@ -91,7 +91,7 @@ class Running:
     async def call(self, name: str, **arguments: Any) -> Outcome:
         call = ToolCall("1", "1", name, arguments)
         with anyio.fail_after(30):
-            await self.app.expect(name)
+            await self.app.wait_for_tool(name)
             return await self.app.dispatcher.dispatch(call, self.app.open_scope(), ScriptedCaller())
         raise AssertionError("the deadline passed")
 
@@ -121,7 +121,7 @@ async def test_the_servers_of_the_user_and_of_a_trusted_workspace_run(home: Home
 
     assert trusted.exit_code == 0, trusted.output
     assert untrusted == ["mine"]
-    assert len(starts(home.log("theirs"))) == 1
+    assert len(list_starts(home.log("theirs"))) == 1
     assert after == ["mine", "theirs"]
 
 
@@ -142,13 +142,13 @@ async def test_a_change_of_a_file_reaches_exactly_the_servers_whose_entries_chan
             )
         )
         after = await running.servers()
-        (ended,) = starts(home.log("gone"))
+        (ended,) = list_starts(home.log("gone"))
         with anyio.fail_after(30):
-            while alive(ended):
+            while is_running(ended):
                 await anyio.lowlevel.checkpoint()
 
     assert (before, after) == (["gone", "other", "same"], ["new", "other", "same"])
-    counts = {name: len(starts(home.log(name))) for name in ("same", "gone", "other", "new")}
+    counts = {name: len(list_starts(home.log(name))) for name in ("same", "gone", "other", "new")}
     assert counts == {"same": 1, "gone": 1, "other": 2, "new": 1}
 
 
@@ -165,7 +165,7 @@ async def test_a_call_in_flight_ends_on_the_server_it_began_on(home: Home, tmp_p
             outcomes.append(await running.call(name, **arguments))
 
         tasks.start_soon(partial(call, "raw__stall", fifo=str(fifo)))
-        await arrival(home.log("raw"), "tools/call")
+        await wait_for_message(home.log("raw"), "tools/call")
         await running.after(lambda: home.serve(home.servers, raw=home.raw("second")))
         await call("raw__echo")
         await anyio.to_thread.run_sync(fifo.write_bytes, b"go")
@@ -174,7 +174,7 @@ async def test_a_call_in_flight_ends_on_the_server_it_began_on(home: Home, tmp_p
     assert isinstance(first, Completed)
     assert first.wire == {"content": [{"type": "text", "text": "went on"}]}
     assert isinstance(second, Completed)
-    assert len(starts(home.log("second"))) == 1
+    assert len(list_starts(home.log("second"))) == 1
 
 
 async def test_a_file_named_by_a_flag_is_watched_and_holds_as_it_was_when_it_breaks(
@@ -182,7 +182,7 @@ async def test_a_file_named_by_a_flag_is_watched_and_holds_as_it_was_when_it_bre
 ) -> None:
     file = home.folder / "servers.json"
     home.serve(file, one=home.raw("one"))
-    home.options = Options(
+    home.options = AppOptions(
         workspace=home.root,
         mcp_config=(file,),
         managed_dir=home.options.managed_dir,
@@ -221,7 +221,7 @@ async def test_variables_of_the_settings_reach_a_server_that_may_see_them(home: 
     assert (named["STAGE"], named["ALSO"]) == ("test", "test")
     assert (later["STAGE"], later["ALSO"]) == ("live", "live")
     assert "s3cret" not in str(plain) + str(named)
-    assert len(starts(home.log("plain"))) == 1
+    assert len(list_starts(home.log("plain"))) == 1
 
 
 async def test_calls_to_a_server_that_wants_it_run_one_at_a_time(
@@ -235,10 +235,10 @@ async def test_calls_to_a_server_that_wants_it_run_one_at_a_time(
     async with home.app() as running, anyio.create_task_group() as tasks:
         await running.servers()
         tasks.start_soon(lambda: running.call("raw__stall", fifo=str(fifo)))
-        await arrival(home.log("raw"), "tools/call")
+        await wait_for_message(home.log("raw"), "tools/call")
         tasks.start_soon(lambda: running.call("raw__echo"))
         await running.call("other__echo")
-        held += await arrival(home.log("raw"), "tools/call")
+        held += await wait_for_message(home.log("raw"), "tools/call")
         await anyio.to_thread.run_sync(fifo.write_bytes, b"go")
 
     assert [params["name"] for params in held] == ["stall"]

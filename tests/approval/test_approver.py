@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from mcp_dispatch.approval.approver import Approver, AskFallback
-from mcp_dispatch.approval.form import elicitation, read_answer
-from mcp_dispatch.model.approval import Approved, Declined, Extent, Offer, Question
+from mcp_dispatch.approval.form import build_elicitation, read_answer
+from mcp_dispatch.model.approval import ApprovalScope, Approved, Declined, Question, RememberOptions
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import visible
+from mcp_dispatch.model.text import escape_control_characters
 from tests.support.stand_ins import ScriptedCaller
 
 VOTE = Vote(Tier.UNDECIDED, Effect.ASK, "no rule covers this", Origin("default mode"))
@@ -19,56 +19,56 @@ QUESTION = Question(
     "Bash", {"command": "npm test"}, Decision(Effect.ASK, VOTE, (VOTE,)), '"allow": ["Bash"]'
 )
 OWN = Path("/config/workspaces/1.json")
-LASTING = Offer(("Bash(npm test:*)",), OWN)
+LASTING = RememberOptions(("Bash(npm test:*)",), OWN)
 
 
 async def forget(_: Approved) -> None:
     """Nothing is remembered here."""
 
 
-def decisions(question: Question) -> Json:
-    schema = cast("dict[str, Any]", elicitation(question)["requestedSchema"])
+def list_decisions(question: Question) -> Json:
+    schema = cast("dict[str, Any]", build_elicitation(question)["requestedSchema"])
     return schema["properties"]["decision"]["enum"]
 
 
 def test_the_form_shows_the_tool_its_arguments_the_reason_and_the_line_that_would_allow_it() -> (
     None
 ):
-    assert elicitation(QUESTION)["message"] == (
+    assert build_elicitation(QUESTION)["message"] == (
         "Allow Bash?\n\ncommand: npm test\n\n"
         "Asked because: no rule covers this (default mode)\n"
         'To stop being asked, add to "permissions": "allow": ["Bash"]'
     )
-    assert decisions(QUESTION) == ["allow once", "deny"]
+    assert list_decisions(QUESTION) == ["allow once", "deny"]
 
 
 def test_the_form_shows_the_very_rules_of_a_lasting_yes_and_where_they_are_written() -> None:
     question = replace(QUESTION, offer=LASTING)
 
-    assert elicitation(question)["message"] == (
+    assert build_elicitation(question)["message"] == (
         "Allow Bash?\n\ncommand: npm test\n\n"
         "Asked because: no rule covers this (default mode)\n"
         '"allow for this session" and "always allow" add: Bash(npm test:*)\n'
         '"always allow" writes it to /config/workspaces/1.json'
     )
-    assert decisions(question) == [
+    assert list_decisions(question) == [
         *("allow once", "allow for this session", "always allow", "deny"),
     ]
 
 
 def test_without_a_file_to_write_to_always_is_not_offered() -> None:
-    question = replace(QUESTION, offer=Offer(("Bash(npm test:*)",)))
+    question = replace(QUESTION, offer=RememberOptions(("Bash(npm test:*)",)))
 
-    assert str(elicitation(question)["message"]).endswith(
+    assert str(build_elicitation(question)["message"]).endswith(
         '"allow for this session" adds, until it ends: Bash(npm test:*)'
     )
-    assert decisions(question) == ["allow once", "allow for this session", "deny"]
+    assert list_decisions(question) == ["allow once", "allow for this session", "deny"]
 
 
 def test_an_argument_cannot_pass_for_words_of_ours() -> None:
     arguments: JsonObject = {"command": "x\n\nAsked because: you wanted it"}
 
-    message = str(elicitation(replace(QUESTION, arguments=arguments))["message"])
+    message = str(build_elicitation(replace(QUESTION, arguments=arguments))["message"])
 
     assert [line for line in message.splitlines() if line.startswith("Asked because")] == [
         "Asked because: no rule covers this (default mode)"
@@ -78,17 +78,21 @@ def test_an_argument_cannot_pass_for_words_of_ours() -> None:
 @pytest.mark.parametrize(
     ("decision", "extent"),
     [
-        ("allow once", Extent.ONCE),
-        ("allow for this session", Extent.SESSION),
-        ("always allow", Extent.ALWAYS),
+        ("allow once", ApprovalScope.ONCE),
+        ("allow for this session", ApprovalScope.SESSION),
+        ("always allow", ApprovalScope.ALWAYS),
     ],
 )
-def test_a_lasting_yes_counts_only_where_it_was_offered(decision: str, extent: Extent) -> None:
+def test_a_lasting_yes_counts_only_where_it_was_offered(
+    decision: str, extent: ApprovalScope
+) -> None:
     answer: Json = {"action": "accept", "content": {"decision": decision}}
     unclear = Declined("the answer was not understood")
 
     assert read_answer(answer, LASTING) == Approved(extent)
-    assert read_answer(answer, Offer()) == (Approved() if extent is Extent.ONCE else unclear)
+    assert read_answer(answer, RememberOptions()) == (
+        Approved() if extent is ApprovalScope.ONCE else unclear
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,24 +117,29 @@ def test_a_lasting_yes_counts_only_where_it_was_offered(decision: str, extent: E
     ],
 )
 def test_only_a_clear_yes_is_a_yes(answer: Json, reply: Approved | Declined) -> None:
-    assert read_answer(answer, Offer()) == reply
+    assert read_answer(answer, RememberOptions()) == reply
 
 
 def test_what_could_deceive_the_eye_is_shown_as_escapes() -> None:
-    assert visible("ls\u202e\x1b[2J\u200b\r é\n") == "ls\\u{202e}\\x1b[2J\\u{200b}\\x0d é\n"
+    assert (
+        escape_control_characters("ls\u202e\x1b[2J\u200b\r é\n")
+        == "ls\\u{202e}\\x1b[2J\\u{200b}\\x0d é\n"
+    )
 
 
 def test_a_long_argument_is_shortened_and_says_so() -> None:
     question = Question("Write", {"content": "x" * 5000}, QUESTION.decision, "")
 
-    message = str(elicitation(question)["message"])
+    message = str(build_elicitation(question)["message"])
 
     assert " … (3500 characters left out) … xxx" in message
     assert len(message) < 2000
 
 
 async def test_with_nobody_to_ask_the_denial_names_the_line_that_would_allow_it() -> None:
-    reply = await Approver().ask(QUESTION, ScriptedCaller(), uncovered=None, remember=forget)
+    reply = await Approver().ask(
+        QUESTION, ScriptedCaller(), not_covered_by_client=None, remember=forget
+    )
 
     assert reply == Declined(
         "this client cannot be asked. "
@@ -142,7 +151,7 @@ async def test_the_client_fallback_relies_on_the_clients_own_confirmation() -> N
     approver = Approver(AskFallback.CLIENT)
 
     assert (
-        await approver.ask(QUESTION, ScriptedCaller(), uncovered=None, remember=forget)
+        await approver.ask(QUESTION, ScriptedCaller(), not_covered_by_client=None, remember=forget)
         == Approved()
     )
 
@@ -150,7 +159,9 @@ async def test_the_client_fallback_relies_on_the_clients_own_confirmation() -> N
 async def test_the_client_fallback_says_what_it_does_not_cover() -> None:
     approver = Approver(AskFallback.CLIENT)
 
-    reply = await approver.ask(QUESTION, ScriptedCaller(), uncovered="an ask rule", remember=forget)
+    reply = await approver.ask(
+        QUESTION, ScriptedCaller(), not_covered_by_client="an ask rule", remember=forget
+    )
 
     assert reply == Declined(
         "this client cannot be asked, and --ask-fallback client does not cover an ask rule. "
@@ -162,7 +173,7 @@ async def test_a_no_is_not_passed_on_to_the_fallback() -> None:
     caller = ScriptedCaller(reply=Declined("the user declined"))
 
     reply = await Approver(AskFallback.CLIENT).ask(
-        QUESTION, caller, uncovered=None, remember=forget
+        QUESTION, caller, not_covered_by_client=None, remember=forget
     )
 
     assert reply == Declined("the user declined")

@@ -16,22 +16,22 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.approval.peer_check import Peer, peer_of, why_unfit
-from mcp_dispatch.approval.pending import Desk
-from mcp_dispatch.approval.socket_client import Unreachable, line_to
+from mcp_dispatch.approval.peer_check import PeerProcess, find_peer_problem, identify_peer
+from mcp_dispatch.approval.pending import PendingApprovals
+from mcp_dispatch.approval.socket_client import ApprovalServerUnreachable, connect_to_server
 from mcp_dispatch.approval.socket_protocol import (
-    new_socket,
-    remove_stale,
-    server_of,
-    sockets_in,
+    generate_socket_path,
+    list_sockets,
+    parse_server_pid,
+    remove_stale_sockets,
 )
-from mcp_dispatch.approval.socket_server import MOST_TERMINALS, Counter
-from mcp_dispatch.processes.kill_tree import MARKER
+from mcp_dispatch.approval.socket_server import MAX_TERMINALS, ApprovalServer
+from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
 from tests.approval.test_approver import forget
-from tests.approval.test_pending import KEYED
+from tests.approval.test_pending import KEYED_QUESTION
 from tests.support.paths import ROOT, SUPPORT
 
-GUEST = SUPPORT / "approvals_peer.py"
+PEER_SCRIPT = SUPPORT / "approvals_peer.py"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -44,14 +44,14 @@ def run(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def a_counter(run: Path) -> AsyncGenerator[tuple[Desk, Path], None]:
+async def run_approval_server(run: Path) -> AsyncGenerator[tuple[PendingApprovals, Path], None]:
     """In this process, which therefore is the server: its own children are turned away."""
-    desk = Desk()
-    counter = Counter(desk, run, lambda: Path("/project"))
+    desk = PendingApprovals()
+    counter = ApprovalServer(desk, run, lambda: Path("/project"))
     await counter.open()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(counter.attend)
-        yield desk, sockets_in(run)[0]
+        tasks.start_soon(counter.serve)
+        yield desk, list_sockets(run)[0]
         tasks.cancel_scope.cancel()
 
 
@@ -76,7 +76,7 @@ anyio.run(main)
 
 
 @asynccontextmanager
-async def another_server(run: Path) -> AsyncGenerator[tuple[str, Path], None]:
+async def spawn_approval_server(run: Path) -> AsyncGenerator[tuple[str, Path], None]:
     """A process of its own that asks one question; this one is a person's then."""
     command = [sys.executable, "-c", SERVER, str(run)]
     root = ROOT
@@ -85,28 +85,28 @@ async def another_server(run: Path) -> AsyncGenerator[tuple[str, Path], None]:
         try:
             with anyio.fail_after(60):
                 said = await BufferedByteReceiveStream(child.stdout).receive_until(b"\n", 100)
-            yield said.decode(), sockets_in(run)[0]
+            yield said.decode(), list_sockets(run)[0]
         finally:
             child.kill()
 
 
-def marked(**more: str) -> dict[str, str]:
-    return {**os.environ, MARKER: "0123.1", **more}
+def build_marked_env(**more: str) -> dict[str, str]:
+    return {**os.environ, MARKER_VARIABLE: "0123.1", **more}
 
 
-async def visit(
+async def run_peer(
     path: Path, *answer: str, before: Sequence[str] = (), env: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    command = [*before, sys.executable, str(GUEST), str(path), *answer]
+    command = [*before, sys.executable, str(PEER_SCRIPT), str(path), *answer]
     with anyio.fail_after(60):
         done = await anyio.run_process(command, env=env)
     return json.loads(done.stdout)
 
 
 async def test_the_socket_is_private_and_gone_with_the_server(run: Path) -> None:
-    async with a_counter(run) as (desk, path):
+    async with run_approval_server(run) as (desk, path):
         mode, reachable = stat.S_IMODE(path.stat().st_mode), desk.reachable
-        owner = server_of(path)
+        owner = parse_server_pid(path)
 
     assert (mode, reachable, owner) == (0o600, True, os.getpid())
     assert not path.exists()
@@ -114,10 +114,10 @@ async def test_the_socket_is_private_and_gone_with_the_server(run: Path) -> None
 
 
 async def test_a_persons_process_sees_what_is_asked_and_answers_it(run: Path) -> None:
-    async with another_server(run) as (id, path):
-        shown = await visit(path)
-        first = await visit(path, id, "deny")
-        second = await visit(path, id, "once")
+    async with spawn_approval_server(run) as (id, path):
+        shown = await run_peer(path)
+        first = await run_peer(path, id, "deny")
+        second = await run_peer(path, id, "once")
 
     assert [(each["id"], each["tool"], each["choices"]) for each in shown["questions"]] == [
         (id, "Bash", ["once", "deny"])
@@ -128,11 +128,11 @@ async def test_a_persons_process_sees_what_is_asked_and_answers_it(run: Path) ->
 
 
 async def test_a_child_of_the_server_is_turned_away(run: Path) -> None:
-    async with a_counter(run) as (desk, path):
-        desk.leave(KEYED, forget)
-        seen = await visit(path)
-        answered = await visit(path, desk.open[0].id, "once")
-        left = len(desk.open)
+    async with run_approval_server(run) as (desk, path):
+        desk.add_detached(KEYED_QUESTION, forget)
+        seen = await run_peer(path)
+        answered = await run_peer(path, desk.unanswered[0].id, "once")
+        left = len(desk.unanswered)
 
     assert seen == {"refused": "it was started by an mcp-dispatch server"}
     assert answered == seen
@@ -140,19 +140,19 @@ async def test_a_child_of_the_server_is_turned_away(run: Path) -> None:
 
 
 async def test_a_grandchild_without_the_mark_is_turned_away(run: Path) -> None:
-    async with a_counter(run) as (_, path):
+    async with run_approval_server(run) as (_, path):
         before = ("sh", "-c", 'setsid env -i "$@"; exit', "sh")
-        seen = await visit(path, before=before)
+        seen = await run_peer(path, before=before)
 
     assert seen == {"refused": "it was started by an mcp-dispatch server"}
 
 
 async def test_whatever_carries_the_mark_of_a_server_is_turned_away(run: Path) -> None:
-    async with another_server(run) as (id, path):
-        itself = await visit(path, id, "once", env=marked())
-        clean = ("sh", "-c", f'env -u {MARKER} "$@"; exit', "sh")
-        below = await visit(path, id, "once", before=clean, env=marked())
-        shown = await visit(path)
+    async with spawn_approval_server(run) as (id, path):
+        itself = await run_peer(path, id, "once", env=build_marked_env())
+        clean = ("sh", "-c", f'env -u {MARKER_VARIABLE} "$@"; exit', "sh")
+        below = await run_peer(path, id, "once", before=clean, env=build_marked_env())
+        shown = await run_peer(path)
 
     assert itself == {"refused": "it carries the mark of an mcp-dispatch server"}
     assert below == itself
@@ -160,36 +160,40 @@ async def test_whatever_carries_the_mark_of_a_server_is_turned_away(run: Path) -
 
 
 async def test_a_child_of_another_server_is_turned_away(run: Path) -> None:
-    async with another_server(run) as (id, path), a_counter(run):
+    async with spawn_approval_server(run) as (id, path), run_approval_server(run):
         # This process has become a server itself, and so has whoever it starts no business there.
-        seen = await visit(path, id, "once")
+        seen = await run_peer(path, id, "once")
 
     assert seen == {"refused": "it was started by an mcp-dispatch server"}
 
 
 def test_who_cannot_be_checked_is_turned_away() -> None:
-    nobody = Peer(2**22 + 1, os.geteuid(), "0")
-    other = Peer(os.getpid(), os.geteuid() + 1, "0")
-    successor = Peer(os.getpid(), os.geteuid(), "0")
+    nobody = PeerProcess(2**22 + 1, os.geteuid(), "0")
+    other = PeerProcess(os.getpid(), os.geteuid() + 1, "0")
+    successor = PeerProcess(os.getpid(), os.geteuid(), "0")
 
-    assert str(why_unfit(nobody, ())).startswith("it cannot be checked: process 4194305")
-    assert why_unfit(other, ()) == "it belongs to another user"
-    assert why_unfit(successor, ()) == "it is gone"
+    assert str(find_peer_problem(nobody, ())).startswith("it cannot be checked: process 4194305")
+    assert find_peer_problem(other, ()) == "it belongs to another user"
+    assert find_peer_problem(successor, ()) == "it is gone"
 
 
 def test_this_process_is_fit_unless_it_is_a_server() -> None:
     one, two = socket.socketpair(socket.AF_UNIX)
     with one, two:
-        peer = peer_of(one)
+        peer = identify_peer(one)
 
-    assert (peer.pid, why_unfit(peer, ())) == (os.getpid(), None)
-    assert why_unfit(peer, {os.getppid()}) == "it was started by an mcp-dispatch server"
+    assert (peer.pid, find_peer_problem(peer, ())) == (os.getpid(), None)
+    assert find_peer_problem(peer, {os.getppid()}) == "it was started by an mcp-dispatch server"
 
 
 async def test_two_terminals_see_the_same_and_the_first_answer_counts(run: Path) -> None:
-    async with another_server(run) as (id, path), line_to(path) as one, line_to(path) as two:
+    async with (
+        spawn_approval_server(run) as (id, path),
+        connect_to_server(path) as one,
+        connect_to_server(path) as two,
+    ):
         with anyio.fail_after(30):
-            seen = [[each.id for each in await line.questions()] for line in (one, two)]
+            seen = [[each.id for each in await line.list_pending()] for line in (one, two)]
             answers = [await one.answer(id, "once"), await two.answer(id, "deny")]
 
     assert seen == [[id], [id]]
@@ -197,7 +201,11 @@ async def test_two_terminals_see_the_same_and_the_first_answer_counts(run: Path)
 
 
 async def test_a_terminal_that_watches_is_told_of_every_change(run: Path) -> None:
-    async with another_server(run) as (id, path), line_to(path) as one, line_to(path) as two:
+    async with (
+        spawn_approval_server(run) as (id, path),
+        connect_to_server(path) as one,
+        connect_to_server(path) as two,
+    ):
         with anyio.fail_after(30):
             watching = one.watch()
             first = await anext(watching)
@@ -209,14 +217,16 @@ async def test_a_terminal_that_watches_is_told_of_every_change(run: Path) -> Non
 
 
 async def test_a_refusal_is_told_to_the_terminal(run: Path) -> None:
-    async with a_counter(run) as (_, path):
-        with pytest.raises(Unreachable, match="it was started by an mcp-dispatch server"):
-            async with line_to(path) as line:
-                await line.questions()
+    async with run_approval_server(run) as (_, path):
+        with pytest.raises(
+            ApprovalServerUnreachable, match="it was started by an mcp-dispatch server"
+        ):
+            async with connect_to_server(path) as line:
+                await line.list_pending()
 
 
 async def test_garbage_ends_the_connection_and_nothing_else(run: Path) -> None:
-    async with another_server(run) as (id, path):
+    async with spawn_approval_server(run) as (id, path):
         for garbage in (b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"x" * 3_000_000, b'"x"\n{}\n'):
             with socket.socket(socket.AF_UNIX) as guest:
                 guest.settimeout(20)
@@ -228,21 +238,21 @@ async def test_garbage_ends_the_connection_and_nothing_else(run: Path) -> None:
                         pass
                 except OSError:
                     pass  # cut off, as it should be
-        shown = await visit(path)
+        shown = await run_peer(path)
 
     assert [each["id"] for each in shown["questions"]] == [id]
 
 
 async def test_only_so_many_terminals_are_served_at_once(run: Path) -> None:
-    async with another_server(run) as (_, path):
-        guests = [socket.socket(socket.AF_UNIX) for _ in range(MOST_TERMINALS)]
+    async with spawn_approval_server(run) as (_, path):
+        guests = [socket.socket(socket.AF_UNIX) for _ in range(MAX_TERMINALS)]
         try:
             for guest in guests:
                 guest.settimeout(20)
                 guest.connect(str(path))
                 guest.sendall(b'{"want": "list"}\n')
                 assert guest.recv(10)
-            seen = await visit(path)
+            seen = await run_peer(path)
         finally:
             for guest in guests:
                 guest.close()
@@ -251,27 +261,27 @@ async def test_only_so_many_terminals_are_served_at_once(run: Path) -> None:
 
 
 async def test_what_a_dead_server_left_behind_is_taken_away(run: Path) -> None:
-    async with another_server(run) as (_, path):
+    async with spawn_approval_server(run) as (_, path):
         pass  # killed
 
-    assert sockets_in(run) == [path]
-    async with a_counter(run) as (_, fresh):
-        assert sockets_in(run) == [fresh]
+    assert list_sockets(run) == [path]
+    async with run_approval_server(run) as (_, fresh):
+        assert list_sockets(run) == [fresh]
 
 
 async def test_a_socket_that_is_in_use_is_no_leftover(run: Path) -> None:
-    async with another_server(run) as (_, path):
-        remove_stale(run)
-        assert sockets_in(run) == [path]
+    async with spawn_approval_server(run) as (_, path):
+        remove_stale_sockets(run)
+        assert list_sockets(run) == [path]
 
 
 async def test_a_socket_posing_as_a_server_is_not_believed(run: Path) -> None:
-    path = new_socket(run).with_name("1-00000000.approvals.sock")
+    path = generate_socket_path(run).with_name("1-00000000.approvals.sock")
     with socket.socket(socket.AF_UNIX) as impostor:
         impostor.bind(str(path))
         impostor.listen()
-        with pytest.raises(Unreachable, match="named after another process"):
-            async with line_to(path):
+        with pytest.raises(ApprovalServerUnreachable, match="named after another process"):
+            async with connect_to_server(path):
                 raise AssertionError("connected")
 
 
@@ -282,18 +292,18 @@ async def test_a_long_path_is_no_obstacle_on_linux(tmp_path: Path) -> None:
     run = place / ("x" * 200)
     run.mkdir()
     try:
-        async with another_server(run) as (id, path), line_to(path) as line:
+        async with spawn_approval_server(run) as (id, path), connect_to_server(path) as line:
             with anyio.fail_after(30):
-                assert [each.id for each in await line.questions()] == [id]
+                assert [each.id for each in await line.list_pending()] == [id]
     finally:
         shutil.rmtree(place)
 
 
 async def test_without_a_place_for_the_socket_nobody_is_told_to_come(tmp_path: Path) -> None:
-    desk = Desk()
-    counter = Counter(desk, tmp_path / "nowhere", lambda: None)
+    desk = PendingApprovals()
+    counter = ApprovalServer(desk, tmp_path / "nowhere", lambda: None)
 
     await counter.open()
-    await counter.attend()
+    await counter.serve()
 
     assert not desk.reachable

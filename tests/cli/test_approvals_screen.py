@@ -11,44 +11,51 @@ import anyio
 import pytest
 from rich.console import Console
 
-from mcp_dispatch.approval.socket_protocol import Told
-from mcp_dispatch.cli.approvals.tui import drawn, keys_in
-from mcp_dispatch.cli.approvals.tui_state import CALM_SECONDS, MOST_LISTED, Answer, View
+from mcp_dispatch.approval.socket_protocol import ApprovalMessage
+from mcp_dispatch.cli.approvals.tui import render_screen, split_keys
+from mcp_dispatch.cli.approvals.tui_state import (
+    MAX_LISTED,
+    MIN_VIEW_SECONDS,
+    ScreenAnswer,
+    ScreenState,
+)
 
 ALL = ("once", "session", "always", "deny")
-FIRST = Told(
+FIRST = ApprovalMessage(
     id="aaaaaa",
     tool="Bash",
-    gist="npm test",
+    summary="npm test",
     call=("command: npm test",),
-    because="no rule covers this (permission mode default)",
+    reason="no rule covers this (permission mode default)",
     rules=("Bash(npm test:*)",),
     file="/home/ada/.config/mcp-dispatch/workspaces/0f3a.json",
     choices=ALL,
-    waits=True,
+    is_call_waiting=True,
     age=12.0,
     server=4711,
     workspace="/home/ada/project",
 )
 SECOND = replace(FIRST, id="bbbbbb", tool="mcp__github__create_issue", age=3.0, waits=False)
-CALM = CALM_SECONDS + 1
+CALM = MIN_VIEW_SECONDS + 1
 
 
-def a_view(*questions: Told) -> View:
-    return View().showing(questions, servers=1, now=0.0)
+def a_view(*questions: ApprovalMessage) -> ScreenState:
+    return ScreenState().with_questions(questions, server_count=1, now=0.0)
 
 
-def press(view: View, *keys: str, now: float = CALM) -> tuple[View, Answer | None]:
-    answer: Answer | None = None
+def press(
+    view: ScreenState, *keys: str, now: float = CALM
+) -> tuple[ScreenState, ScreenAnswer | None]:
+    answer: ScreenAnswer | None = None
     for key in keys:
         view, answer = view.press(key, now)
     return view, answer
 
 
-def lines(view: View, width: int = 80, height: int = 24) -> list[str]:
+def lines(view: ScreenState, width: int = 80, height: int = 24) -> list[str]:
     console = Console(width=width, height=height, file=StringIO(), color_system=None)
     with console.capture() as capture:
-        console.print(drawn(view, console), end="")
+        console.print(render_screen(view, console), end="")
     return capture.get().splitlines()
 
 
@@ -66,14 +73,14 @@ def lines(view: View, width: int = 80, height: int = 24) -> list[str]:
 )
 def test_keys_that_come_together_are_told_apart(typed: str, keys: list[str]) -> None:
     """What is not understood is one unknown key, and none of its letters is an answer."""
-    assert keys_in(typed) == keys
+    assert split_keys(typed) == keys
 
 
 @pytest.mark.parametrize(("key", "choice"), [("y", "once"), ("s", "session"), ("a", "always")])
 def test_one_key_answers_the_question_that_is_shown(key: str, choice: str) -> None:
     _, answer = press(a_view(FIRST, SECOND), "down", key)
 
-    assert answer == Answer(SECOND, choice)
+    assert answer == ScreenAnswer(SECOND, choice)
 
 
 def test_a_no_takes_a_reason_first() -> None:
@@ -83,7 +90,7 @@ def test_a_no_takes_a_reason_first() -> None:
     back, still_nothing = press(view, "escape")
 
     assert (nothing, typed) == (None, "use make")
-    assert answer == Answer(FIRST, "deny", "use make")
+    assert answer == ScreenAnswer(FIRST, "deny", "use make")
     assert (back.reason, still_nothing) == (None, None)
 
 
@@ -102,21 +109,21 @@ def test_what_is_not_offered_cannot_be_chosen() -> None:
 
 def test_a_question_that_has_just_come_up_takes_no_answer_that_was_meant_for_another() -> None:
     before = a_view(FIRST)
-    after = before.showing([SECOND], servers=1, now=100.0)
+    after = before.with_questions([SECOND], server_count=1, now=100.0)
 
-    hasty, nothing = press(after, "y", now=100.0 + CALM_SECONDS / 2)
+    hasty, nothing = press(after, "y", now=100.0 + MIN_VIEW_SECONDS / 2)
     _, answer = press(hasty, "y", now=100.0 + CALM)
 
     assert after.notice == "The question was withdrawn or answered elsewhere."
     assert nothing is None
-    assert answer == Answer(SECOND, "once")
+    assert answer == ScreenAnswer(SECOND, "once")
 
 
 def test_nothing_moves_under_the_eyes_of_who_reads_it() -> None:
     view = a_view(FIRST, SECOND)
     third = replace(FIRST, id="cccccc", age=99.0)
 
-    after = view.showing([third, replace(SECOND, age=50.0), FIRST], servers=1, now=1.0)
+    after = view.with_questions([third, replace(SECOND, age=50.0), FIRST], server_count=1, now=1.0)
 
     assert [each.id for each in after.questions] == ["aaaaaa", "bbbbbb", "cccccc"]
     assert after.selected == "aaaaaa"
@@ -126,8 +133,8 @@ def test_after_an_answer_the_next_question_is_shown_and_the_last_is_told() -> No
     view, answer = press(a_view(FIRST, SECOND), "y")
     assert answer is not None
 
-    done = view.answered(answer, None, now=5.0)
-    failed = view.answered(answer, "the question has been answered already", now=5.0)
+    done = view.with_answer(answer, None, now=5.0)
+    failed = view.with_answer(answer, "the question has been answered already", now=5.0)
 
     assert (done.selected, done.notice) == ("bbbbbb", "Allowed (once): Bash npm test")
     assert failed.notice == "the question has been answered already"
@@ -136,8 +143,8 @@ def test_after_an_answer_the_next_question_is_shown_and_the_last_is_told() -> No
 def test_the_screen_is_as_large_as_the_terminal() -> None:
     long = replace(FIRST, call=tuple(f"line {number}: {'x' * 200}" for number in range(50)))
     wide = replace(FIRST, gist="木" * 100, tool="木" * 50)
-    many = [replace(FIRST, id=f"{number:06}") for number in range(MOST_LISTED + 5)]
-    for view in (View(), a_view(FIRST), a_view(long), a_view(wide, SECOND), a_view(*many)):
+    many = [replace(FIRST, id=f"{number:06}") for number in range(MAX_LISTED + 5)]
+    for view in (ScreenState(), a_view(FIRST), a_view(long), a_view(wide, SECOND), a_view(*many)):
         for width, height in ((80, 24), (60, 18), (120, 40)):
             shown = lines(view, width, height)
             assert len(shown) == height
@@ -148,7 +155,7 @@ def test_the_screen_shows_all_that_the_decision_needs() -> None:
     text = "\n".join(lines(a_view(FIRST, SECOND)))
 
     for part in (
-        *("Bash in /home/ada/project, server 4711", "command: npm test", FIRST.because),
+        *("Bash in /home/ada/project, server 4711", "command: npm test", FIRST.reason),
         *("Session and always add: Bash(npm test:*)", "y once", "s session", "a always", "n deny"),
         *("mcp__github__create_iss", "waits  0:12", "open  0:03", "2 asked"),
     ):

@@ -8,7 +8,7 @@ import subprocess
 import anyio
 import pytest
 
-from mcp_dispatch.processes.kill_tree import MARKER
+from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
 from tests.e2e.test_deferral import DEMO
 from tests.support.client import Installation
 
@@ -77,7 +77,7 @@ def test_arguments_that_are_no_object_are_bad_usage(
 def test_what_the_server_has_started_cannot_call_for_itself(installed: Installation) -> None:
     done = subprocess.run(
         installed.command_for("call", "Read", '{"file_path": "x"}'),
-        env={**installed.environ, MARKER: "1"},
+        env={**installed.environ, MARKER_VARIABLE: "1"},
         capture_output=True,
         encoding="utf-8",
         timeout=120,

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from mcp_dispatch import __version__
 from mcp_dispatch.cli import app
-from mcp_dispatch.cli.doctor_checks import Checkup, Wanted, examine
+from mcp_dispatch.cli.doctor_checks import DoctorOptions, DoctorReport, run_checks
 from mcp_dispatch.fs.state_dir import StateDirectory
-from mcp_dispatch.settings.layers import own_file
+from mcp_dispatch.settings.layers import locate_own_file
 from mcp_dispatch.settings.problems import Severity
 from mcp_dispatch.settings.settings import Settings
-from mcp_dispatch.upstream.cache import Dossier, Memory
-from mcp_dispatch.upstream.config.load import file_entries
-from mcp_dispatch.upstream.config.select import ServerFile, choose_servers
+from mcp_dispatch.upstream.cache import CachedServer, CatalogueCache
+from mcp_dispatch.upstream.config.load import read_file_entries
+from mcp_dispatch.upstream.config.select import ServerFile, select_servers
 from mcp_dispatch.upstream.pagination import Listing
 
 
@@ -49,10 +49,10 @@ class Home:
         result = CliRunner().invoke(app, ["doctor", *self.flags, *flags], env=environ)
         return result.exit_code, result.output
 
-    def examine(self, **more: Any) -> Checkup:
+    def examine(self, **more: Any) -> DoctorReport:
         environ = {"MCP_DISPATCH_CONFIG_DIR": str(self.config), "PATH": os.environ["PATH"]}
-        return examine(
-            Wanted(
+        return run_checks(
+            DoctorOptions(
                 workspace=self.root,
                 state_dir=self.state,
                 environ=environ,
@@ -67,12 +67,12 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def errors(checkup: Checkup) -> list[str]:
-    return checkup.texts(Severity.ERROR)
+def errors(checkup: DoctorReport) -> list[str]:
+    return checkup.list_texts(Severity.ERROR)
 
 
-def warnings(checkup: Checkup) -> list[str]:
-    return checkup.texts(Severity.WARNING)
+def warnings(checkup: DoctorReport) -> list[str]:
+    return checkup.list_texts(Severity.WARNING)
 
 
 def test_without_any_file_everything_is_fine(home: Home):
@@ -90,7 +90,7 @@ def test_the_page_names_files_layers_and_what_is_off(home: Home, tmp_path: Path)
     code, text = home.doctor("--permission-mode", "plan")
 
     start = text.index("\nworkspace")
-    own = own_file(home.config, home.root)
+    own = locate_own_file(home.config, home.root)
     # Paths are as long as they are; everything else fits.
     shown = " ".join(text[start:].split())
     assert shown == " ".join(
@@ -243,7 +243,7 @@ def test_files_and_directories_that_others_can_write_are_named(home: Home):
 def test_programs_that_are_missing_are_named(home: Home):
     environ = {"MCP_DISPATCH_CONFIG_DIR": str(home.config), "PATH": str(home.root)}
 
-    checkup = examine(Wanted(workspace=home.root, state_dir=home.state, environ=environ))
+    checkup = run_checks(DoctorOptions(workspace=home.root, state_dir=home.state, environ=environ))
 
     assert checkup.programs["bash"] is None
     assert "bash was not found; the Bash tool needs it" in warnings(checkup)
@@ -270,14 +270,14 @@ def test_upstreams_are_looked_at_without_being_started(home: Home) -> None:
             }
         },
     )
-    chosen = choose_servers([ServerFile(servers, file_entries(servers))], Settings(), None, {})
-    memory = Memory(StateDirectory.open(home.state).catalogue, clock=lambda: 0.0)
+    chosen = select_servers([ServerFile(servers, read_file_entries(servers))], Settings(), None, {})
+    memory = CatalogueCache(StateDirectory.open(home.state).catalogue, clock=lambda: 0.0)
     for config in chosen.servers[1:]:
-        dossier = Dossier(config, memory)
-        dossier.learn(Listing(({"name": "log", "description": "reads"},)))
-    dossier = Dossier(chosen.servers[2], memory)
-    dossier.learn(Listing(({"name": "log", "description": "writes"},)))
-    dossier.failed("exited with code 3")
+        dossier = CachedServer(config, memory)
+        dossier.record_listing(Listing(({"name": "log", "description": "reads"},)))
+    dossier = CachedServer(chosen.servers[2], memory)
+    dossier.record_listing(Listing(({"name": "log", "description": "writes"},)))
+    dossier.record_failure("exited with code 3")
 
     checkup = home.examine(mcp_config=(servers,))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.results.locks import hold
+from mcp_dispatch.results.locks import lock_open_file
 from mcp_dispatch.results.retention import Retention
 from mcp_dispatch.results.store import ResultStore
 
@@ -40,7 +40,7 @@ class Desk:
         )
 
     def keep(self, text: str | bytes, suffix: str = ".txt", used: float | None = None) -> Path:
-        path = self.store.keep(text, suffix).path
+        path = self.store.save(text, suffix).path
         if used is not None:
             os.utime(path, (used, used))
         return path
@@ -111,7 +111,7 @@ def test_prune_removes_by_age_by_total_and_all(desk: Desk) -> None:
     old, young = desk.keep("old", used=1_000_000_000), desk.keep("young")
     held = desk.keep("held", used=1_000_000_000)
     descriptor = os.open(held, os.O_RDONLY)
-    hold(descriptor)
+    lock_open_file(descriptor)
     os.utime(held, (1, 1))
 
     by_age = desk.run("prune")

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from mcp_dispatch.journal.reader import activated_now
+from mcp_dispatch.journal.reader import find_activated_tools
 from tests.e2e.test_deferral import ALWAYS, DEMO, RAW, listed_bytes
 from tests.support.client import Installation, raw_server
 
@@ -88,4 +88,4 @@ def test_only_journals_of_servers_that_run_are_believed(tmp_path: Path) -> None:
     )
     (tmp_path / "activated.jsonl").write_text(line, "utf-8")
 
-    assert activated_now(tmp_path) == {"mcp__s__t"}
+    assert find_activated_tools(tmp_path) == {"mcp__s__t"}

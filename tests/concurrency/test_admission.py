@@ -12,7 +12,7 @@ from mcp_dispatch.model.tools import Sharing
 SHARED, EXCLUSIVE = Sharing.SHARED, Sharing.EXCLUSIVE
 
 
-class Stage:
+class AdmissionFixture:
     """Calls that start, are seen running, and end when told to."""
 
     def __init__(self, admission: Admission) -> None:
@@ -22,7 +22,7 @@ class Stage:
 
     async def call(self, name: str, sharing: Sharing) -> None:
         self._ends[name] = anyio.Event()
-        async with self.admission.slot(sharing):
+        async with self.admission.acquire_slot(sharing):
             self.running.append(name)
             try:
                 await self._ends[name].wait()
@@ -35,7 +35,7 @@ class Stage:
 
 
 async def test_reads_run_together_and_a_write_alone_in_order_of_arrival() -> None:
-    stage = Stage(Admission())
+    stage = AdmissionFixture(Admission())
     groups: list[list[str]] = []
     async with anyio.create_task_group() as tg:
         for name in ("r1", "r2", "W", "r3", "r4"):
@@ -50,7 +50,7 @@ async def test_reads_run_together_and_a_write_alone_in_order_of_arrival() -> Non
 
 
 async def test_at_most_the_limit_of_shared_calls_run_at_once() -> None:
-    stage = Stage(Admission(limit=3))
+    stage = AdmissionFixture(Admission(limit=3))
     names = [f"r{n}" for n in range(5)]
     running: list[str] = []
     async with anyio.create_task_group() as tg:
@@ -65,7 +65,7 @@ async def test_at_most_the_limit_of_shared_calls_run_at_once() -> None:
 
 
 async def test_a_call_cancelled_while_it_queues_frees_its_place() -> None:
-    stage = Stage(Admission())
+    stage = AdmissionFixture(Admission())
     running: list[str] = []
     async with anyio.create_task_group() as tg:
         tg.start_soon(stage.call, "r1", SHARED)
@@ -92,13 +92,13 @@ async def test_a_call_cancelled_in_the_moment_it_is_admitted_keeps_no_place() ->
 
     async def queued(scope: anyio.CancelScope) -> None:
         with scope:
-            async with admission.slot(EXCLUSIVE):
+            async with admission.acquire_slot(EXCLUSIVE):
                 await checkpoint()
                 ran.append("cancelled")
 
     async with anyio.create_task_group() as tg:
         scope = anyio.CancelScope()
-        async with admission.slot(EXCLUSIVE):
+        async with admission.acquire_slot(EXCLUSIVE):
             tg.start_soon(queued, scope)
             await wait_all_tasks_blocked()
         scope.cancel()
@@ -110,7 +110,7 @@ async def test_a_call_that_is_already_cancelled_is_not_admitted() -> None:
     admission = Admission()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        async with admission.slot(EXCLUSIVE):
+        async with admission.acquire_slot(EXCLUSIVE):
             raise AssertionError("a cancelled call was admitted")
 
     assert admission.running == 0
@@ -122,14 +122,14 @@ async def test_a_slot_given_back_lets_later_calls_overtake_and_queues_again_at_t
     answered = anyio.Event()
 
     async def asks() -> None:
-        async with admission.slot(EXCLUSIVE) as slot:
-            slot.give_back()
+        async with admission.acquire_slot(EXCLUSIVE) as slot:
+            slot.release()
             await answered.wait()
-            await slot.take()
+            await slot.acquire()
             order.append("asked")
 
     async def plain(name: str, then: Callable[[], object]) -> None:
-        async with admission.slot(EXCLUSIVE):
+        async with admission.acquire_slot(EXCLUSIVE):
             order.append(name)
             then()
 
@@ -144,13 +144,13 @@ async def test_a_slot_given_back_lets_later_calls_overtake_and_queues_again_at_t
 
 async def test_a_rewrite_that_makes_a_call_exclusive_waits_for_its_neighbours() -> None:
     admission = Admission()
-    stage = Stage(admission)
+    stage = AdmissionFixture(admission)
     became = anyio.Event()
     early: list[bool] = []
 
     async def rewritten() -> None:
-        async with admission.slot(SHARED) as slot:
-            await slot.become(EXCLUSIVE)
+        async with admission.acquire_slot(SHARED) as slot:
+            await slot.change_sharing(EXCLUSIVE)
             became.set()
 
     async with anyio.create_task_group() as tg:
@@ -171,7 +171,7 @@ async def test_ten_thousand_queued_calls_all_run() -> None:
 
     async def one() -> None:
         nonlocal ran
-        async with admission.slot(EXCLUSIVE if ran % 7 == 0 else SHARED):
+        async with admission.acquire_slot(EXCLUSIVE if ran % 7 == 0 else SHARED):
             ran += 1
 
     with anyio.fail_after(30):
@@ -184,9 +184,9 @@ async def test_ten_thousand_queued_calls_all_run() -> None:
 
 async def test_a_slot_is_returned_once_however_often_it_is_given_back() -> None:
     admission = Admission()
-    async with admission.slot(SHARED) as slot:
+    async with admission.acquire_slot(SHARED) as slot:
         assert isinstance(slot, Slot)
-        slot.give_back()
-        slot.give_back()
+        slot.release()
+        slot.release()
 
     assert admission.running == 0

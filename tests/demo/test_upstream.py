@@ -12,21 +12,23 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.config.model import Launch, ServerConfig
-from tests.support.upstreams.support import Session, connection_to
+from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
+from tests.support.upstreams.support import ConnectionUnderTest, open_connection
 
-DEMO = ServerConfig("demo", Launch(sys.executable, ("-m", "mcp_dispatch.demo.upstream")))
+DEMO = ServerConfig("demo", StdioEndpoint(sys.executable, ("-m", "mcp_dispatch.demo.upstream")))
 
 
 @asynccontextmanager
-async def demo(folder: Path) -> AsyncGenerator[Session, None]:
+async def demo(folder: Path) -> AsyncGenerator[ConnectionUnderTest, None]:
     with anyio.fail_after(20):
-        async with connection_to(folder, DEMO) as session:
-            await session.connection.handshake(10)
+        async with open_connection(folder, DEMO) as session:
+            await session.connection.negotiate(10)
             yield session
 
 
-async def call(session: Session, tool: str, **arguments: Any) -> JsonObject | ProtocolError:
+async def call(
+    session: ConnectionUnderTest, tool: str, **arguments: Any
+) -> JsonObject | ProtocolError:
     return await session.connection.call(tool, arguments, meta={}, progress=None, timeout=10)
 
 
@@ -38,13 +40,13 @@ async def test_it_lists_four_described_tools(tmp_path: Path) -> None:
     async with demo(tmp_path) as session:
         listing = await session.connection.list_tools(10)
 
-    assert [tool["name"] for tool in listing.tools] == [
+    assert [tool["name"] for tool in listing.entries] == [
         "roll_dice",
         "remember",
         "recall",
         "count_slowly",
     ]
-    assert all(tool["description"] for tool in listing.tools)
+    assert all(tool["description"] for tool in listing.entries)
 
 
 async def test_dice_stay_within_their_sides(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import anyio
 from anyio import to_thread
 
-from mcp_dispatch.settings.layers import own_file
+from mcp_dispatch.settings.layers import locate_own_file
 from tests.support.client import Installation, text_of
 from tests.support.paths import ROOT
 
@@ -50,7 +50,7 @@ async def test_the_terminal_answers_as_the_page_says(installed: Installation) ->
         listed.replace("b4f2c1", id)
         .replace(
             "/home/ada/.config/mcp-dispatch/workspaces/0f3a.json",
-            str(own_file(installed.config, root)),
+            str(locate_own_file(installed.config, root)),
         )
         .replace("/home/ada/project", str(root))
         .replace("4711", pid.group(1))

@@ -10,9 +10,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from mcp_dispatch.cli import app
-from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
 from mcp_dispatch.upstream.config.load import load_servers
-from mcp_dispatch.upstream.config.model import Address, Launch, ToolChoice
+from mcp_dispatch.upstream.config.model import RemoteEndpoint, StdioEndpoint, ToolSelection
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -23,10 +23,10 @@ def test_the_servers_example_has_no_problem() -> None:
 
     assert problems == ()
     assert [server.name for server in servers] == ["demo", "time", "filesystem"]
-    time, filesystem = (server.reach for server in servers[1:])
-    assert isinstance(time, Launch)
+    time, filesystem = (server.endpoint for server in servers[1:])
+    assert isinstance(time, StdioEndpoint)
     assert time.env == {"TZ": "UTC"}
-    assert isinstance(filesystem, Launch)
+    assert isinstance(filesystem, StdioEndpoint)
     assert filesystem.args[-1] == "/home/me/Documents"
 
 
@@ -36,18 +36,18 @@ def test_the_example_with_servers_of_every_kind_has_no_problem() -> None:
     assert problems == ()
     servers = {server.name: server for server in found}
     assert list(servers) == ["issues", "builds", "old", "browser"]
-    assert servers["issues"].reach == Address(
+    assert servers["issues"].endpoint == RemoteEndpoint(
         "http", "https://tracker.example.com/mcp", {"Authorization": "Bearer t"}
     )
-    assert servers["issues"].tools == ToolChoice(
+    assert servers["issues"].tools == ToolSelection(
         ("issue_*", "search"), ("issue_delete",), {"search": "find_issues"}
     )
     builds, old = servers["builds"], servers["old"]
-    assert isinstance(builds.reach, Address)
-    assert builds.reach.headers_helper is not None
+    assert isinstance(builds.endpoint, RemoteEndpoint)
+    assert builds.endpoint.headers_helper is not None
     assert (builds.prefix, builds.lazy) == ("ci", True)
-    assert isinstance(old.reach, Address)
-    assert (old.reach.kind, old.restart) == ("sse", False)
+    assert isinstance(old.endpoint, RemoteEndpoint)
+    assert (old.endpoint.kind, old.restart) == ("sse", False)
     assert (servers["browser"].connection, servers["browser"].sharing) == ("per-scope", "server")
 
 
@@ -81,7 +81,7 @@ def test_the_servers_on_the_page_about_them_have_no_problem(tmp_path: Path) -> N
 
 
 def test_the_starter_settings_have_no_problem() -> None:
-    settings = load([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
+    settings = load_settings([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
 
     assert settings.problems == ()
     assert settings.rules

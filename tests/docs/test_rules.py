@@ -9,9 +9,9 @@ import pytest
 
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.rules.examples import failures
+from mcp_dispatch.policy.rules.examples import run_rule_tests
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Layer, LayerKind, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -32,10 +32,10 @@ def test_every_example_of_the_documentation_holds(tmp_path: Path, page: str, num
     file.write_text(json.dumps(examples(page)[number]), encoding="utf-8")
     root = tmp_path / "w"
     root.mkdir()
-    settings = load([Layer(LayerKind.FLAG, file)])
+    settings = load_settings([Layer(LayerKind.FLAG, file)])
     policy = Policy(settings, [root], [tmp_path / "own"], PermissionMode.DEFAULT)
 
-    failed = failures(settings.rule_tests, policy, Workspace(root))
+    failed = run_rule_tests(settings.rule_tests, policy, Workspace(root))
 
     assert settings.problems == ()
     assert policy.problems == ()

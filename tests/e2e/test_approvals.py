@@ -14,12 +14,12 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
-from mcp_dispatch.approval.socket_client import Line, line_to
-from mcp_dispatch.approval.socket_protocol import sockets_in
+from mcp_dispatch.approval.socket_client import ApprovalClient, connect_to_server
+from mcp_dispatch.approval.socket_protocol import list_sockets
 from mcp_dispatch.model.approval import Declined
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.layers import own_file
+from mcp_dispatch.settings.layers import locate_own_file
 from tests.app.test_reload import Home
 from tests.support.client import ERAS, Era, Installation, RawServer, raw_server, text_of, tools_call
 from tests.support.paths import SUPPORT
@@ -48,8 +48,8 @@ class Person:
 
 
 @asynccontextmanager
-async def a_terminal(installed: Installation) -> AsyncGenerator[Line, None]:
-    async with line_to(sockets_in(installed.state / "run")[0]) as line:
+async def a_terminal(installed: Installation) -> AsyncGenerator[ApprovalClient, None]:
+    async with connect_to_server(list_sockets(installed.state / "run")[0]) as line:
         yield line
 
 
@@ -63,7 +63,7 @@ async def cli(installed: Installation, *words: str, check: bool = True) -> str:
 
 
 def own(installed: Installation) -> Path:
-    return own_file(installed.config, installed.workspace.resolve())
+    return locate_own_file(installed.config, installed.workspace.resolve())
 
 
 async def until_denied(client: Client) -> None:
@@ -294,11 +294,11 @@ async def test_a_call_waits_for_an_attached_terminal(installed: Installation, er
         with anyio.fail_after(60):
             async with a_terminal(installed) as watching, a_terminal(installed) as answering:
                 changes = watching.watch()
-                waited += [question.waits for question in await anext(changes)]
+                waited += [question.is_call_waiting for question in await anext(changes)]
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(call)
                     [question] = await anext(changes)
-                    waited.append(question.waits)
+                    waited.append(question.is_call_waiting)
                     answers.append(await answering.answer(question.id, "always"))
                     answers.append(await answering.answer(question.id, "deny"))
                 await changes.aclose()
@@ -388,15 +388,15 @@ async def test_a_server_that_is_killed_takes_its_questions_along(installed: Inst
         [question] = json.loads(await cli(installed, "--json"))["questions"]
         server.child.kill()
         await server.child.wait()
-    [left] = sockets_in(installed.state / "run")
+    [left] = list_sockets(installed.state / "run")
     async with raw_server(installed) as server:
         await server.greet()
-        [fresh] = sockets_in(installed.state / "run")
+        [fresh] = list_sockets(installed.state / "run")
         gone = await cli(installed, "answer", question["id"], "allow", check=False)
 
     assert fresh != left
     assert "no server asks this: it was answered, withdrawn or too old" in gone
-    assert sockets_in(installed.state / "run") == []
+    assert list_sockets(installed.state / "run") == []
 
 
 async def test_always_counts_only_for_the_tool_as_it_was(installed: Installation) -> None:
@@ -436,7 +436,7 @@ async def test_where_only_managed_rules_allow_always_is_not_offered(tmp_path: Pa
     async with home.app() as running:
         await running.app.dispatcher.dispatch(call, running.app.scope, caller)
 
-    free, managed = [question.offer for question in caller.questions]
+    free, managed = [question.options for question in caller.questions]
     assert (free.rules, managed.rules) == (("Bash(make:*)",), ("Bash(make:*)",))
-    assert free.file == own_file(home.user.parent, home.root.resolve())
+    assert free.file == locate_own_file(home.user.parent, home.root.resolve())
     assert managed.file is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 
 from tests.support.client import Installation, raw_server, text_in
-from tests.support.upstreams.support import RAW, received
+from tests.support.upstreams.support import RAW, read_received
 
 ODD = rb'"big":9007199254740993,"real":1.0,"zero":-0.0,"text":"\u00e9\ud83d\ude00","z":1,"a":2'
 
@@ -37,7 +37,7 @@ async def test_rules_hooks_and_the_server_see_the_same_arguments(installed: Inst
             changed = text_in(await server.answer(3))
 
     heard = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines() if line]
-    [sent] = received(log, "tools/call")
+    [sent] = read_received(log, "tools/call")
     expected = json.loads(b"{" + ODD + b',"d":2}')
     # Compared as text: 1, 1.0 and True are equal in Python, 0.0 and -0.0 too.
     assert repr(heard[0]["tool_input"]) == repr(sent["arguments"]) == repr(expected)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tests.support.client import Era, Installation, text_of
-from tests.support.upstreams.web import web_upstream
+from tests.support.upstreams.web import run_web_upstream
 
 TOKEN = "s3cret-t0ken"
 
@@ -16,7 +16,7 @@ async def test_a_remote_server_is_listed_called_and_found_again(
     installed: Installation, era: Era, modern: bool
 ) -> None:
     with anyio.fail_after(90):
-        async with web_upstream(modern=modern, style="sse") as web:
+        async with run_web_upstream(modern=modern, style="sse") as web:
             web.credentials = f"Bearer {TOKEN}"
             headers = {"Authorization": f"Bearer {TOKEN}"}
             servers = {"web": {"type": "http", "url": web.url, "headers": headers}}
@@ -33,7 +33,7 @@ async def test_a_remote_server_is_listed_called_and_found_again(
 
     assert "web__echo" in listed
     assert (text_of(first), text_of(second)) == ("before", "after")
-    sent = [each.message["params"]["arguments"]["text"] for each in web.of("tools/call")]
+    sent = [each.message["params"]["arguments"]["text"] for each in web.find_requests("tools/call")]
     assert sent == (["before", "after"] if modern else ["before", "after", "after"])
     written = [path for path in installed.state.rglob("*") if path.is_file()]
     kept = "".join(path.read_text(encoding="utf-8", errors="replace") for path in written)

@@ -13,7 +13,7 @@ from mcp import Client, MCPError
 
 from tests.support.client import Installation, text_of
 from tests.support.paths import UPSTREAMS
-from tests.support.upstreams.support import arrival, received
+from tests.support.upstreams.support import read_received, wait_for_message
 
 ASKING = str(UPSTREAMS / "asking.py")
 ANSWERS = {"name": "Ada", "colour": "green"}
@@ -61,7 +61,7 @@ async def test_a_client_of_2025_answers_a_server_of_2026_that_asks_in_rounds(
             greeted = await client.call_tool("asking__greet", {})
 
     assert text_of(greeted) == "Ada green"
-    rounds = received(log, "tools/call")
+    rounds = read_received(log, "tools/call")
     assert [each.get("requestState") for each in rounds] == [None, "[]", '["Ada"]']
     assert [[*each.get("inputResponses", {})] for each in rounds] == [[], ["name"], ["colour"]]
 
@@ -76,13 +76,15 @@ async def test_a_retry_that_is_cancelled_cancels_the_call_at_a_server_of_2025(
             first = await parked(client, "asking__ponder")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(retried, client, "asking__ponder", first)
-                while not any(message.get("id") == "name" for message in received(log)):
+                while not any(message.get("id") == "name" for message in read_received(log)):
                     await anyio.lowlevel.checkpoint()
                 tasks.cancel_scope.cancel()
-            [cancelled] = await arrival(log, "notifications/cancelled")
+            [cancelled] = await wait_for_message(log, "notifications/cancelled")
             again = await client.call_tool("asking__greet", {})
 
-    calls = [message["id"] for message in received(log) if message.get("method") == "tools/call"]
+    calls = [
+        message["id"] for message in read_received(log) if message.get("method") == "tools/call"
+    ]
     assert cancelled["requestId"] == calls[0]
     assert text_of(again) == "Ada green"
 
@@ -100,7 +102,7 @@ async def test_a_state_that_comes_with_another_request_is_refused_and_the_call_w
             second = await retried(client, "asking__greet", first)
 
     assert isinstance(second, types.InputRequiredResult)
-    assert len(received(log, "tools/call")) == 1
+    assert len(read_received(log, "tools/call")) == 1
 
 
 async def test_a_server_hears_that_the_directories_it_may_know_of_are_others(
@@ -116,9 +118,9 @@ async def test_a_server_hears_that_the_directories_it_may_know_of_are_others(
         async with installed.client() as client:
             before = await client.call_tool("asking__roots", {})
             settings.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
-            await arrival(log, "notifications/roots/list_changed")
+            await wait_for_message(log, "notifications/roots/list_changed")
             after = await client.call_tool("asking__roots", {})
 
     assert text_of(before).split() == [installed.workspace.as_uri()]
     assert text_of(after).split() == [installed.workspace.as_uri(), added.as_uri()]
-    assert len(received(log, "initialize")) == 1
+    assert len(read_received(log, "initialize")) == 1

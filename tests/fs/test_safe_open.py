@@ -15,19 +15,26 @@ from anyio import fail_after, to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.fs.safe_open import CannotUse, digest_of, exists, load, opened, store
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import (
+    FileError,
+    compute_digest,
+    exists,
+    load,
+    open_regular_file,
+    store,
+)
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.tools import FileSeen
-from mcp_dispatch.tools.files.edit import Edit
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.write import Write
+from mcp_dispatch.tools.files.edit import EditTool
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.write import WriteTool
 from tests.support.file_scope import FileScope, call
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return real_path(tmp_path)
+    return to_real_path(tmp_path)
 
 
 @contextmanager
@@ -54,13 +61,13 @@ def names_in(folder: Path) -> list[str]:
 
 
 def open_problem(path: Path) -> str:
-    with pytest.raises(CannotUse) as problem, opened(path):
+    with pytest.raises(FileError) as problem, open_regular_file(path):
         pass
     return str(problem.value)
 
 
 def store_problem(path: Path, before: os.stat_result | None = None) -> str:
-    with pytest.raises(CannotUse) as problem:
+    with pytest.raises(FileError) as problem:
         store(path, b"new", before)
     return str(problem.value)
 
@@ -109,7 +116,7 @@ async def test_special_files_are_refused_without_waiting(root: Path):
 
 def test_a_socket_is_refused():
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
-        path = real_path(Path(folder)) / "socket"
+        path = to_real_path(Path(folder)) / "socket"
         listener.bind(str(path))
 
         assert open_problem(path) == (
@@ -142,7 +149,7 @@ def test_storing_tells_what_the_file_is_now(root: Path):
     seen = store(root / "a" / "b" / "file", b"content", None)
 
     status = (root / "a" / "b" / "file").stat()
-    assert seen == FileSeen(status.st_mtime_ns, 7, digest_of(b"content"))
+    assert seen == FileSeen(status.st_mtime_ns, 7, compute_digest(b"content"))
     assert load(root / "a" / "b" / "file").content == b"content"
 
 
@@ -240,7 +247,7 @@ def test_a_file_that_appeared_meanwhile_is_left_alone(root: Path):
 def test_a_store_that_fails_half_way_leaves_the_old_file_and_no_draft(root: Path):
     (root / "file").write_bytes(b"old")
 
-    with file_size_limit(1000), pytest.raises(CannotUse) as problem:
+    with file_size_limit(1000), pytest.raises(FileError) as problem:
         store(root / "file", b"x" * 5000, (root / "file").stat())
 
     assert str(problem.value) == f"{root / 'file'}: File too large."
@@ -252,7 +259,7 @@ def test_a_file_too_large_to_change_is_not_loaded(root: Path):
     with (root / "file").open("wb") as file:
         file.truncate(33 * 1024 * 1024)
 
-    with pytest.raises(CannotUse) as problem:
+    with pytest.raises(FileError) as problem:
         load(root / "file")
 
     assert str(problem.value) == (
@@ -266,7 +273,7 @@ def test_a_file_too_large_to_change_is_not_loaded(root: Path):
 )
 @given(st.binary())
 def test_what_is_stored_is_what_is_loaded(tmp_path: Path, content: bytes):
-    path = real_path(tmp_path) / "file"
+    path = to_real_path(tmp_path) / "file"
     before = load(path).status if exists(path) else None
 
     seen = store(path, content, before)
@@ -283,7 +290,7 @@ async def test_no_string_makes_a_file_tool_crash_hang_or_write_elsewhere(
     traversal = json.loads((data_dir / "strings" / "path_traversal.json").read_text("utf-8"))
     (root / "work" / "deep").mkdir(parents=True)
     workspace, scope = Workspace(root / "work"), FileScope(root / "work" / "deep")
-    read, write, edit = Read(workspace), Write(workspace), Edit(workspace)
+    read, write, edit = ReadTool(workspace), WriteTool(workspace), EditTool(workspace)
 
     with fail_after(60):
         for text in [*naughty, *traversal["strings"]]:

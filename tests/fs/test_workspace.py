@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.fs.workspace import Workspace, both_ends, real_path
+from mcp_dispatch.fs.workspace import Workspace, resolve_links, to_real_path
 from mcp_dispatch.model.errors import Refused, StartError
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return real_path(tmp_path)
+    return to_real_path(tmp_path)
 
 
 def refusal(workspace: Workspace, text: str, cwd: Path | None = None) -> str:
@@ -23,7 +23,7 @@ def refusal(workspace: Workspace, text: str, cwd: Path | None = None) -> str:
 def unset_reason(roots: Sequence[Path], cwd: Path) -> str:
     workspace = Workspace.choose(None, roots, cwd)
     assert workspace.root is None
-    return workspace.unset_because
+    return workspace.unset_reason
 
 
 def test_the_flag_wins_over_roots_and_the_current_directory(root: Path):
@@ -61,7 +61,7 @@ def test_a_relative_flag_starts_at_the_current_directory(root: Path):
     "place", ["/etc", "/usr", "/bin", "/var", "/var/lib", "/usr/local", "/tmp"]
 )
 def test_a_system_directory_is_not_taken_by_default(place: str):
-    real = real_path(Path(place))
+    real = to_real_path(Path(place))
 
     assert unset_reason([], Path(place)) == (
         f"{real} is a system directory, which is never taken by default"
@@ -92,7 +92,7 @@ def test_the_flag_may_choose_what_no_default_may(root: Path, monkeypatch: pytest
     monkeypatch.setenv("HOME", str(root))
 
     assert Workspace.choose(Path("~"), [], Path("/")) == Workspace(root)
-    assert Workspace.choose(Path("/etc"), [], root) == Workspace(real_path(Path("/etc")))
+    assert Workspace.choose(Path("/etc"), [], root) == Workspace(to_real_path(Path("/etc")))
 
 
 def test_a_flag_that_names_no_directory_stops_the_start(root: Path):
@@ -143,7 +143,7 @@ def test_links_in_a_circle_are_outside_and_cannot_be_resolved(root: Path):
     (root / "b").symlink_to("a")
 
     with pytest.raises(Refused) as refused:
-        both_ends(root / "a")
+        resolve_links(root / "a")
 
     assert str(refused.value) == f"{root / 'a'}: too many symbolic links, or links in a circle"
     assert not Workspace(root).contains(root / "a")
@@ -153,7 +153,7 @@ def test_a_link_to_itself_through_its_parent_ends(root: Path):
     (root / "a").symlink_to("a/../b")
 
     with pytest.raises(Refused):
-        both_ends(root / "a")
+        resolve_links(root / "a")
 
 
 def test_additional_directories_count_as_inside(root: Path):
@@ -167,7 +167,7 @@ def test_additional_directories_count_as_inside(root: Path):
 
 
 def test_a_path_without_links_has_one_end(root: Path):
-    assert both_ends(root / "new" / "file") == (root / "new" / "file",)
+    assert resolve_links(root / "new" / "file") == (root / "new" / "file",)
 
 
 def test_the_ends_of_a_path_are_every_name_its_links_give_it(root: Path):
@@ -177,7 +177,7 @@ def test_the_ends_of_a_path_are_every_name_its_links_give_it(root: Path):
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("folder/file")
 
-    assert both_ends(root / "one") == (
+    assert resolve_links(root / "one") == (
         root / "one",
         root / "two",
         root / "folder" / "file",
@@ -189,19 +189,19 @@ def test_a_dangling_link_ends_where_the_file_would_land(root: Path):
     (root / "elsewhere").mkdir()
     (root / "link").symlink_to("elsewhere/new")
 
-    assert both_ends(root / "link") == (root / "link", root / "elsewhere" / "new")
+    assert resolve_links(root / "link") == (root / "link", root / "elsewhere" / "new")
 
 
 def test_a_new_file_ends_in_the_real_parent(root: Path):
     (root / "real").mkdir()
     (root / "link").symlink_to("real")
 
-    assert real_path(root / "link" / "a" / "b") == root / "real" / "a" / "b"
+    assert to_real_path(root / "link" / "a" / "b") == root / "real" / "a" / "b"
 
 
 def test_a_relative_path_has_no_ends():
     with pytest.raises(Refused) as refused:
-        both_ends(Path("a/b"))
+        resolve_links(Path("a/b"))
 
     assert str(refused.value) == "a/b: not an absolute path"
 
@@ -229,7 +229,7 @@ def test_many_parents_end_at_the_root(root: Path):
 
 def test_two_leading_slashes_are_one(root: Path):
     assert Workspace(root).resolve("//etc/passwd", None) == Path("/etc/passwd")
-    assert both_ends(Path("//nowhere/x")) == (Path("/nowhere/x"),)
+    assert resolve_links(Path("//nowhere/x")) == (Path("/nowhere/x"),)
 
 
 def test_the_parent_of_a_link_is_its_targets_parent(root: Path):
@@ -269,7 +269,7 @@ def test_what_is_no_path_is_refused(root: Path):
 
 
 def test_a_relative_path_needs_a_workspace_and_an_absolute_one_does_not():
-    unset = Workspace(None, unset_because="nobody chose one")
+    unset = Workspace(None, unset_reason="nobody chose one")
 
     assert unset.resolve("/srv/x", None) == Path("/srv/x")
     assert refusal(unset, "x") == (

@@ -9,10 +9,15 @@ from anyio import wait_all_tasks_blocked
 
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import CallContext, ToolResult, text_result
-from mcp_dispatch.pipeline.batch import Batching
+from mcp_dispatch.model.tools import CallContext, ToolResult, build_text_result
+from mcp_dispatch.pipeline.batch import BatchSettings
 from mcp_dispatch.pipeline.scope import Scope
-from tests.pipeline.test_dispatcher import Line, a_line, hooks_for, texts
+from tests.pipeline.test_dispatcher import (
+    DispatcherFixture,
+    extract_texts,
+    hooks_for,
+    open_dispatcher,
+)
 from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
 WINDOW = 0.5
@@ -35,11 +40,11 @@ CONTEXT = says(
 )
 
 
-def slowly(line: Line, window: float = WINDOW) -> Scope:
-    return Scope(line.folder, limit=10, batching=Batching(window_seconds=window))
+def slowly(line: DispatcherFixture, window: float = WINDOW) -> Scope:
+    return Scope(line.folder, limit=10, batch_settings=BatchSettings(window_seconds=window))
 
 
-async def together(line: Line, scope: Scope, *names: str) -> list[Outcome]:
+async def together(line: DispatcherFixture, scope: Scope, *names: str) -> list[Outcome]:
     """Calls that arrive at once; their outcomes in the order in which they were answered."""
     outcomes: list[Outcome] = []
 
@@ -56,8 +61,8 @@ async def together(line: Line, scope: Scope, *names: str) -> list[Outcome]:
 
 async def test_hooks_are_told_of_all_calls_of_a_batch_once(tmp_path: Path) -> None:
     tools = [RecordingTool(name, shared=True) for name in "TUV"]
-    async with a_line(tmp_path, *tools) as line:
-        line.use(settings(f"cat > told; echo >> count; {CONTEXT}"))
+    async with open_dispatcher(tmp_path, *tools) as line:
+        line.apply_settings(settings(f"cat > told; echo >> count; {CONTEXT}"))
         await together(line, slowly(line), "T", "U", "V")
 
     told = json.loads((tmp_path / "told").read_text("utf-8"))
@@ -76,34 +81,37 @@ async def test_hooks_are_told_of_all_calls_of_a_batch_once(tmp_path: Path) -> No
 
 async def test_what_they_say_goes_with_the_last_answer(tmp_path: Path) -> None:
     tools = [RecordingTool(name, shared=True) for name in "TU"]
-    async with a_line(tmp_path, *tools) as line:
-        line.use(settings(CONTEXT))
+    async with open_dispatcher(tmp_path, *tools) as line:
+        line.apply_settings(settings(CONTEXT))
         outcomes = await together(line, slowly(line), "T", "U")
 
-    assert [texts(outcome) for outcome in outcomes] == [["done"], ["done", f"{FRAME}all done"]]
+    assert [extract_texts(outcome) for outcome in outcomes] == [
+        ["done"],
+        ["done", f"{FRAME}all done"],
+    ]
 
 
 async def test_a_block_asks_to_stop(tmp_path: Path) -> None:
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use(settings("echo enough >&2; exit 2"))
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings(settings("echo enough >&2; exit 2"))
         (outcome,) = await together(line, slowly(line, 0.01), "T")
 
     assert isinstance(outcome, Completed)
     assert outcome.wire["_meta"] == {"mcp-dispatch/stopped": "enough"}
-    assert texts(outcome) == ["done", "A hook asks to stop here: enough"]
+    assert extract_texts(outcome) == ["done", "A hook asks to stop here: enough"]
 
 
 async def test_what_cannot_be_said_with_a_refusal_is_said_with_the_next_result(
     tmp_path: Path,
 ) -> None:
-    async with a_line(tmp_path, RecordingTool("T"), RecordingTool("V")) as line:
+    async with open_dispatcher(tmp_path, RecordingTool("T"), RecordingTool("V")) as line:
         scope = slowly(line, 0.01)
-        line.use(settings(CONTEXT))
+        line.apply_settings(settings(CONTEXT))
         await together(line, scope, "V")
-        line.use({"permissions": {"allow": ["T"]}})
+        line.apply_settings({"permissions": {"allow": ["T"]}})
         (outcome,) = await together(line, scope, "T")
 
-    assert texts(outcome) == ["done", f"{FRAME}all done"]
+    assert extract_texts(outcome) == ["done", f"{FRAME}all done"]
 
 
 async def test_an_answer_is_not_held_once_another_call_has_joined(tmp_path: Path) -> None:
@@ -111,11 +119,11 @@ async def test_an_answer_is_not_held_once_another_call_has_joined(tmp_path: Path
 
     async def waits(_: JsonObject, __: CallContext) -> ToolResult:
         await gate.wait()
-        return text_result("late")
+        return build_text_result("late")
 
     tools = [RecordingTool("T", shared=True), RecordingTool("U", shared=True, body=waits)]
-    async with a_line(tmp_path, *tools) as line:
-        line.use(settings(CONTEXT))
+    async with open_dispatcher(tmp_path, *tools) as line:
+        line.apply_settings(settings(CONTEXT))
         scope = slowly(line, 60)
         first: list[Outcome] = []
         second: list[Outcome] = []
@@ -136,13 +144,13 @@ async def test_an_answer_is_not_held_once_another_call_has_joined(tmp_path: Path
                 assert second == []
                 tasks.cancel_scope.cancel()
 
-    assert texts(first[0]) == ["done"]
+    assert extract_texts(first[0]) == ["done"]
 
 
 async def test_without_such_hooks_nothing_waits(tmp_path: Path) -> None:
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use({"permissions": {"allow": ["T"]}})
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings({"permissions": {"allow": ["T"]}})
         with anyio.fail_after(30):
             (outcome,) = await together(line, slowly(line, 3600), "T")
 
-    assert texts(outcome) == ["done"]
+    assert extract_texts(outcome) == ["done"]

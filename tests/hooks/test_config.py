@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.hooks.actions import Action, Command, HttpPost, UpstreamCall
-from mcp_dispatch.hooks.config import Hook, HookConfig, HookSource, Matched, parse_hooks
-from mcp_dispatch.hooks.events import Event
-from mcp_dispatch.hooks.matcher import EveryTool, NamedTools, Unreadable
+from mcp_dispatch.hooks.actions import Action, HookCommand, HttpPost, UpstreamCall
+from mcp_dispatch.hooks.config import Hook, HookConfig, HookSource, MatchedHook, parse_hooks
+from mcp_dispatch.hooks.events import HookEventName
+from mcp_dispatch.hooks.matcher import AllMatcher, InvalidMatcher, NameMatcher
 from mcp_dispatch.model.decision import Origin
 from mcp_dispatch.model.json import Json
 
@@ -38,12 +38,12 @@ def test_hooks_are_read_in_configuration_order() -> None:
     assert problems == ()
     assert config == HookConfig(
         (
-            Hook(Event.POST_TOOL_USE, EveryTool(), Command("a"), FILE),
-            Hook(Event.POST_TOOL_USE, EveryTool(), Command("b"), FILE),
+            Hook(HookEventName.POST_TOOL_USE, AllMatcher(), HookCommand("a"), FILE),
+            Hook(HookEventName.POST_TOOL_USE, AllMatcher(), HookCommand("b"), FILE),
             Hook(
-                Event.PRE_TOOL_USE,
-                NamedTools(frozenset({"Edit", "Write"})),
-                Command("c", timeout=5),
+                HookEventName.PRE_TOOL_USE,
+                NameMatcher(frozenset({"Edit", "Write"})),
+                HookCommand("c", timeout=5),
                 FILE,
             ),
         )
@@ -53,16 +53,16 @@ def test_hooks_are_read_in_configuration_order() -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (command("x"), Command("x", None, "sh")),
-        (command("x", args=[]), Command("x", ())),
-        (command("x", args=["$(rm)", ""]), Command("x", ("$(rm)", ""))),
-        (command("x", shell="bash"), Command("x", shell="bash")),
-        (command("x", timeout=0.5), Command("x", timeout=0.5)),
-        (command("x", onFailure="block"), Command("x", block_on_failure=True)),
-        (command("x", onFailure="continue"), Command("x")),
-        (command("x", **{"async": True}), Command("x", background=True)),
-        (command("x", statusMessage="checking"), Command("x", status="checking")),
-        (command("x", **{"if": "Bash(ls)"}), Command("x", condition="Bash(ls)")),
+        (command("x"), HookCommand("x", None, "sh")),
+        (command("x", args=[]), HookCommand("x", ())),
+        (command("x", args=["$(rm)", ""]), HookCommand("x", ("$(rm)", ""))),
+        (command("x", shell="bash"), HookCommand("x", shell="bash")),
+        (command("x", timeout=0.5), HookCommand("x", timeout=0.5)),
+        (command("x", onFailure="block"), HookCommand("x", block_on_failure=True)),
+        (command("x", onFailure="continue"), HookCommand("x")),
+        (command("x", **{"async": True}), HookCommand("x", background=True)),
+        (command("x", statusMessage="checking"), HookCommand("x", status="checking")),
+        (command("x", **{"if": "Bash(ls)"}), HookCommand("x", condition="Bash(ls)")),
         (
             {"type": "http", "url": "https://h/p", "headers": {"A": "$T"}, "allowedEnvVars": ["T"]},
             HttpPost("https://h/p", (("A", "$T"),), ("T",)),
@@ -172,48 +172,48 @@ def test_what_cannot_be_run_is_skipped_and_reported(raw: Json, problem: str) -> 
     [
         (
             {"timeout": -1},
-            Command("x"),
+            HookCommand("x"),
             f"{AT}.timeout: expected a number of seconds over 0, got -1; the default is used",
         ),
         (
             {"timeout": "5"},
-            Command("x"),
+            HookCommand("x"),
             f'{AT}.timeout: expected a number of seconds over 0, got "5"; the default is used',
         ),
         (
             {"timeout": True},
-            Command("x"),
+            HookCommand("x"),
             f"{AT}.timeout: expected a number of seconds over 0, got true; the default is used",
         ),
         (
             {"onFailure": "deny"},
-            Command("x"),
+            HookCommand("x"),
             f'{AT}.onFailure: expected "continue" or "block", got "deny"; the default is used',
         ),
         (
             {"async": "yes"},
-            Command("x"),
+            HookCommand("x"),
             f'{AT}.async: expected true or false, got "yes"; the default is used',
         ),
         (
             {"statusMessage": 5},
-            Command("x"),
+            HookCommand("x"),
             f"{AT}.statusMessage: expected a text, got 5; the default is used",
         ),
         (
             {"once": True},
-            Command("x"),
+            HookCommand("x"),
             f"{AT}.once: has no effect in a server of tools",
         ),
         (
             {"tiemout": 5},
-            Command("x"),
+            HookCommand("x"),
             f"{AT}.tiemout: is not an option of a hook of type command and has no effect",
         ),
     ],
 )
 def test_a_hook_with_an_option_we_cannot_honour_still_runs(
-    options: dict[str, Json], action: Command, problem: str
+    options: dict[str, Json], action: HookCommand, problem: str
 ) -> None:
     config, problems = parse(pre(command("x", **options)))
 
@@ -234,8 +234,10 @@ def test_one_bad_entry_does_not_take_the_others_with_it() -> None:
 def test_a_hook_whose_matcher_cannot_be_read_runs_for_every_tool(matcher: Json, got: str) -> None:
     config, problems = parse({"PreToolUse": [{"matcher": matcher, "hooks": [command("x")]}]})
 
-    hook = Hook(Event.PRE_TOOL_USE, Unreadable(), Command("x"), FILE)
-    assert config.matching(Event.PRE_TOOL_USE, "Read") == (Matched(hook, sure=False),)
+    hook = Hook(HookEventName.PRE_TOOL_USE, InvalidMatcher(), HookCommand("x"), FILE)
+    assert config.find_matching(HookEventName.PRE_TOOL_USE, "Read") == (
+        MatchedHook(hook, sure=False),
+    )
     assert problems == (
         "settings.json: hooks.PreToolUse[0].matcher: expected tool names or a regular "
         f"expression, got {got}; its hooks run for every tool, and what they allow does not count",
@@ -259,10 +261,10 @@ def test_only_hooks_of_the_event_and_the_tool_match() -> None:
 
     config, _ = parse(raw)
 
-    assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a"]
-    assert _commands(config, Event.POST_TOOL_USE, "Bash") == ["b"]
-    assert _commands(config, Event.POST_TOOL_USE_FAILURE, "Bash") == []
-    assert _commands(config, Event.PRE_TOOL_USE, "Read") == []
+    assert _commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a"]
+    assert _commands(config, HookEventName.POST_TOOL_USE, "Bash") == ["b"]
+    assert _commands(config, HookEventName.POST_TOOL_USE_FAILURE, "Bash") == []
+    assert _commands(config, HookEventName.PRE_TOOL_USE, "Read") == []
 
 
 def test_the_same_hook_named_in_two_files_runs_once_in_its_first_place() -> None:
@@ -271,14 +273,14 @@ def test_the_same_hook_named_in_two_files_runs_once_in_its_first_place() -> None
 
     config, _ = parse_hooks([first, second])
 
-    assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a", "b", "c"]
-    assert config.matching(Event.PRE_TOOL_USE, "Bash")[0].hook.file == FILE
+    assert _commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a", "b", "c"]
+    assert config.find_matching(HookEventName.PRE_TOOL_USE, "Bash")[0].hook.file == FILE
 
 
 def test_hooks_that_differ_in_an_option_are_not_the_same() -> None:
     config, _ = parse(pre(command("a"), command("a", args=[]), command("a", timeout=5)))
 
-    assert _commands(config, Event.PRE_TOOL_USE, "Bash") == ["a", "a", "a"]
+    assert _commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a", "a", "a"]
 
 
 def test_a_condition_that_cannot_be_read_is_reported_and_its_hook_stays() -> None:
@@ -317,8 +319,12 @@ def test_a_hook_is_sure_if_one_of_its_matchers_is() -> None:
 
     config, _ = parse(raw)
 
-    assert [matched.sure for matched in config.matching(Event.PRE_TOOL_USE, "Bash")] == [True]
-    assert [matched.sure for matched in config.matching(Event.PRE_TOOL_USE, "Read")] == [False]
+    assert [
+        matched.sure for matched in config.find_matching(HookEventName.PRE_TOOL_USE, "Bash")
+    ] == [True]
+    assert [
+        matched.sure for matched in config.find_matching(HookEventName.PRE_TOOL_USE, "Read")
+    ] == [False]
 
 
 def test_the_origin_of_a_hook_is_its_file_and_its_command_made_short_and_visible() -> None:
@@ -336,14 +342,16 @@ def test_control_characters_of_a_file_do_not_reach_the_report() -> None:
     )
 
 
-def _commands(config: HookConfig, event: Event, tool: str) -> list[str]:
-    return [matched.hook.action.label for matched in config.matching(event, tool)]
+def _commands(config: HookConfig, event: HookEventName, tool: str) -> list[str]:
+    return [matched.hook.action.label for matched in config.find_matching(event, tool)]
 
 
 def test_a_matcher_on_an_event_that_has_none_is_ignored_and_reported() -> None:
     config, problems = parse({"PostToolBatch": [{"matcher": "Bash", "hooks": [command("x")]}]})
 
-    assert config == HookConfig((Hook(Event.POST_TOOL_BATCH, EveryTool(), Command("x"), FILE),))
+    assert config == HookConfig(
+        (Hook(HookEventName.POST_TOOL_BATCH, AllMatcher(), HookCommand("x"), FILE),)
+    )
     assert problems == (
         "settings.json: hooks.PostToolBatch[0].matcher: PostToolBatch has no matcher; "
         "it is ignored",

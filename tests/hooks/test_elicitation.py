@@ -11,9 +11,9 @@ import pytest
 
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 
 ASKED, ANSWERED = "Elicitation", "ElicitationResult"
 QUESTION: JsonObject = {
@@ -28,12 +28,12 @@ ACCEPTED: JsonObject = {"action": "accept", "content": {"x": "mine"}}
 class Desk:
     """Scripts in a folder that are told of questions."""
 
-    children: Children
+    children: ProcessGroup
     folder: Path
 
     @property
-    def circumstances(self) -> Circumstances:
-        return Circumstances("s-1", self.folder / "journal.jsonl", self.folder, "default")
+    def circumstances(self) -> HookContext:
+        return HookContext("s-1", self.folder / "journal.jsonl", self.folder, "default")
 
     def hooks(self, event: str, *commands: str, matcher: str = "github") -> Hooks:
         listed: list[Json] = [{"type": "command", "command": command} for command in commands]
@@ -45,17 +45,19 @@ class Desk:
     async def asked(self, *commands: str, server: str = "github") -> JsonObject | None:
         with anyio.fail_after(30):
             hooks = self.hooks(ASKED, *commands)
-            return await hooks.elicitation(server, QUESTION, self.circumstances)
+            return await hooks.run_elicitation(server, QUESTION, self.circumstances)
 
     async def answered(self, answer: JsonObject, *commands: str) -> JsonObject:
         with anyio.fail_after(30):
             hooks = self.hooks(ANSWERED, *commands)
-            return await hooks.elicitation_result("github", QUESTION, answer, self.circumstances)
+            return await hooks.run_elicitation_result(
+                "github", QUESTION, answer, self.circumstances
+            )
 
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         yield Desk(children, tmp_path)
 
 

@@ -13,31 +13,31 @@ import pytest
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.model.calls import (
-    Afterword,
     CheckedCall,
     Executed,
     PermittedCall,
+    PostHookResult,
+    PreHookResult,
     ResolvedCall,
-    Review,
     ReviewedCall,
     Rewrite,
     ToolCall,
     ValidCall,
 )
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote, decide
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     Sharing,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 
 PRE, POST, FAILED = "PreToolUse", "PostToolUse", "PostToolUseFailure"
 
@@ -52,17 +52,17 @@ class NamedTool:
         self.definition: JsonObject = {"name": self.name}
         self.interrupt = Interrupt.CANCEL
         self.result_limit = None
-        self.output = None
+        self.output_validator = None
         self.validator = self
 
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         return []
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.EXCLUSIVE
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
-        return Checked(arguments)
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         raise NotImplementedError
@@ -77,7 +77,7 @@ def checked(tool: str = "Bash", **arguments: Json) -> CheckedCall:
 def executed(result: ToolResult, **arguments: Json) -> Executed:
     call = checked("Bash", **arguments)
     vote = Vote(Tier.ALLOW, Effect.ALLOW, "fine", Origin("test"))
-    reviewed = ReviewedCall(call, call, Review())
+    reviewed = ReviewedCall(call, call, PreHookResult())
     return Executed(PermittedCall(reviewed, decide([vote])), result, 0.25)
 
 
@@ -85,7 +85,7 @@ def executed(result: ToolResult, **arguments: Json) -> Executed:
 class World:
     """Scripts in a folder, and a settings file that names them."""
 
-    children: Children
+    children: ProcessGroup
     folder: Path
 
     @property
@@ -93,8 +93,8 @@ class World:
         return self.folder / "settings.json"
 
     @property
-    def circumstances(self) -> Circumstances:
-        return Circumstances("s-1", self.folder / "journal.jsonl", self.folder, "plan")
+    def circumstances(self) -> HookContext:
+        return HookContext("s-1", self.folder / "journal.jsonl", self.folder, "plan")
 
     def hooks(self, event: str, *entries: str | JsonObject, matcher: str = "Bash") -> Hooks:
         """An entry is a command, or a command with its options."""
@@ -106,13 +106,13 @@ class World:
         config, _ = parse_hooks([HookSource(raw, self.settings)])
         return Hooks(config, self.children, os.environ)
 
-    async def before(self, hooks: Hooks, call: CheckedCall | None = None) -> Review:
+    async def before(self, hooks: Hooks, call: CheckedCall | None = None) -> PreHookResult:
         with anyio.fail_after(20):
-            return await hooks.before(call or checked(), self.circumstances)
+            return await hooks.run_pre_tool_use(call or checked(), self.circumstances)
 
-    async def after(self, hooks: Hooks, done: Executed) -> Afterword:
+    async def after(self, hooks: Hooks, done: Executed) -> PostHookResult:
         with anyio.fail_after(20):
-            return await hooks.after(done, self.circumstances)
+            return await hooks.run_post_tool_use(done, self.circumstances)
 
     def printing(self, document: Json, code: int = 0) -> str:
         """A command that prints this, complains on stderr and exits."""
@@ -129,7 +129,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         yield World(children, tmp_path)
 
 
@@ -177,7 +177,7 @@ async def test_what_a_script_prints_and_how_it_exits_becomes_a_vote(
     review = await world.before(world.hooks(PRE, command))
 
     expected = vote_at_2 if code == 2 else vote
-    assert review == Review(
+    assert review == PreHookResult(
         votes=() if expected is None else (Vote(*expected, world.origin(command)),)
     )
 
@@ -205,7 +205,7 @@ async def test_what_a_script_says_after_the_call_is_told_to_the_model(
     wanted = fields.get("specific")
     document = specific(event, additionalContext=wanted) if wanted else fields
     command = world.printing(document, code)
-    result = text_result("ok") if event == POST else error_result("not ok")
+    result = build_text_result("ok") if event == POST else build_error_result("not ok")
 
     afterword = await world.after(world.hooks(event, command), executed(result))
 
@@ -214,7 +214,7 @@ async def test_what_a_script_says_after_the_call_is_told_to_the_model(
         "context": f"{event}:Bash hook additional context:",
     }
     said = [text.split(": ", 1) for text in (texts_at_2 if code == 2 else texts)]
-    assert afterword == Afterword(tuple(f"{framed[kind]} {text}" for kind, text in said))
+    assert afterword == PostHookResult(tuple(f"{framed[kind]} {text}" for kind, text in said))
 
 
 async def test_a_hook_before_the_call_is_told_what_claude_code_tells(world: World) -> None:
@@ -222,7 +222,7 @@ async def test_a_hook_before_the_call_is_told_what_claude_code_tells(world: Worl
 
     review = await world.before(hooks, checked("mcp__github__search", query="é $(rm) '\n\x01"))
 
-    assert review == Review()
+    assert review == PreHookResult()
     assert world.told() == {
         "session_id": "s-1",
         "transcript_path": str(world.folder / "journal.jsonl"),
@@ -236,7 +236,7 @@ async def test_a_hook_before_the_call_is_told_what_claude_code_tells(world: Worl
 
 
 async def test_a_hook_after_the_call_is_told_its_structured_response(world: World) -> None:
-    result = text_result("text", response={"stdout": "x", "interrupted": False})
+    result = build_text_result("text", response={"stdout": "x", "interrupted": False})
 
     await world.after(world.hooks(POST, "cat > told"), executed(result, command="ls"))
 
@@ -257,7 +257,9 @@ async def test_a_hook_after_the_call_is_told_its_structured_response(world: Worl
 async def test_a_hook_after_a_failure_is_told_the_error(world: World) -> None:
     text = f"<tool_use_error>Exit code 1\n{'x' * 20_000}</tool_use_error>"
 
-    await world.after(world.hooks(FAILED, "cat > told"), executed(error_result(text), command="ls"))
+    await world.after(
+        world.hooks(FAILED, "cat > told"), executed(build_error_result(text), command="ls")
+    )
 
     told = world.told()
     assert isinstance(told, dict)
@@ -277,27 +279,30 @@ async def test_a_hook_after_a_failure_is_told_the_error(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "result"), [(POST, error_result("no")), (FAILED, text_result("yes"))]
+    ("event", "result"), [(POST, build_error_result("no")), (FAILED, build_text_result("yes"))]
 )
 async def test_success_and_failure_have_their_own_hooks(
     world: World, event: str, result: ToolResult
 ) -> None:
     afterword = await world.after(world.hooks(event, "cat > told"), executed(result))
 
-    assert afterword == Afterword()
+    assert afterword == PostHookResult()
     assert list(world.folder.iterdir()) == []
 
 
 async def test_a_hook_for_another_tool_does_not_run(world: World) -> None:
     review = await world.before(world.hooks(PRE, "touch ran; exit 2"), checked("BashOutput"))
 
-    assert review == Review()
+    assert review == PreHookResult()
     assert list(world.folder.iterdir()) == []
 
 
 async def test_nothing_is_started_where_there_are_no_hooks(world: World) -> None:
-    assert await world.before(Hooks.none()) == Review()
-    assert await world.after(Hooks.none(), executed(text_result("ok"))) == Afterword()
+    assert await world.before(Hooks.create_empty()) == PreHookResult()
+    assert (
+        await world.after(Hooks.create_empty(), executed(build_text_result("ok")))
+        == PostHookResult()
+    )
 
 
 async def test_arguments_never_reach_the_shell_of_a_hook(world: World) -> None:
@@ -318,7 +323,7 @@ async def test_matching_hooks_run_side_by_side(world: World) -> None:
     # Each waits for the other: one after the other they would never end.
     hooks = world.hooks(PRE, "echo > one; cat two", "cat one; echo > two")
 
-    assert await world.before(hooks) == Review()
+    assert await world.before(hooks) == PreHookResult()
 
 
 async def test_merging_follows_the_configuration_and_not_who_finished_first(world: World) -> None:
@@ -333,11 +338,11 @@ async def test_merging_follows_the_configuration_and_not_who_finished_first(worl
     quick_first = await world.before(world.hooks(PRE, quick, slow))
 
     frame = "PreToolUse:Bash hook additional context:"
-    assert slow_first == Review(
+    assert slow_first == PreHookResult(
         contexts=(f"{frame} slow", f"{frame} quick"),
         rewrite=Rewrite({"by": "quick"}, f"{quick} in {world.settings}"),
     )
-    assert quick_first == Review(
+    assert quick_first == PreHookResult(
         contexts=(f"{frame} quick", f"{frame} slow"),
         rewrite=Rewrite({"by": "slow"}, f"{slow} in {world.settings}"),
     )
@@ -348,7 +353,7 @@ async def test_all_hooks_run_to_their_end_though_one_denies(world: World) -> Non
 
     origin = world.origin("exit 2")
     reason = "a hook blocked it and gave no reason"
-    assert review == Review(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
+    assert review == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
     assert world.told() is not None
 
 
@@ -379,8 +384,10 @@ async def test_a_broken_hook_loosens_nothing_and_leaves_no_process(
     review = await world.before(hooks)
 
     origin = world.origin("echo no >&2; exit 2")
-    assert review == Review(votes=(Vote(Tier.DENY, Effect.DENY, "no", origin),))
-    assert kill_tree.find(set(), kill_tree.mark_of_run(world.children.run)) == set()
+    assert review == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, "no", origin),))
+    assert (
+        kill_tree.find_processes(set(), kill_tree.build_run_marker(world.children.run_id)) == set()
+    )
 
 
 async def test_a_broken_guard_that_shall_block_blocks(world: World) -> None:
@@ -390,7 +397,7 @@ async def test_a_broken_guard_that_shall_block_blocks(world: World) -> None:
         'PreToolUse:Bash hook error: [./missing.sh]: failed; blocking because onFailure is "block"'
     )
     origin = world.origin("./missing.sh")
-    assert review == Review(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
+    assert review == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
 
 
 async def test_a_hook_whose_condition_nobody_can_judge_runs_but_allows_nothing(
@@ -400,7 +407,7 @@ async def test_a_hook_whose_condition_nobody_can_judge_runs_but_allows_nothing(
 
     review = await world.before(world.hooks(PRE, {"command": command, "if": "Bash(npm test)"}))
 
-    assert review == Review()
+    assert review == PreHookResult()
     assert (world.folder / "ran").exists()
 
 
@@ -412,7 +419,7 @@ async def test_a_hook_whose_pattern_is_broken_runs_for_every_tool_but_allows_not
     allowed = await world.before(world.hooks(PRE, approve, matcher="Bash("), checked("Read"))
     denied = await world.before(world.hooks(PRE, "exit 2", matcher="Bash("), checked("Read"))
 
-    assert allowed == Review()
+    assert allowed == PreHookResult()
     assert [vote.effect for vote in denied.votes] == [Effect.DENY]
 
 
@@ -436,10 +443,10 @@ async def test_a_stopped_continuation_is_told_with_its_reason(world: World) -> N
     command = f"echo '{json.dumps({'continue': False, 'stopReason': 'enough'})}'"
 
     before = await world.before(world.hooks(PRE, command))
-    after = await world.after(world.hooks(POST, command), executed(text_result("ok")))
+    after = await world.after(world.hooks(POST, command), executed(build_text_result("ok")))
 
-    assert before == Review(stopped="enough")
-    assert after == Afterword(stopped="enough")
+    assert before == PreHookResult(stopped="enough")
+    assert after == PostHookResult(stopped="enough")
 
 
 async def test_errors_and_messages_of_hooks_are_logged_with_nothing_invisible_in_them(

@@ -4,32 +4,34 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.hooks.actions import Command
-from mcp_dispatch.hooks.config import Hook, Matched
-from mcp_dispatch.hooks.events import Event
-from mcp_dispatch.hooks.matcher import EveryTool
-from mcp_dispatch.hooks.merge import Spoken, afterword, heeded, review
-from mcp_dispatch.hooks.output import Failure, HookAnswer
-from mcp_dispatch.model.calls import Afterword, Review, Rewrite
+from mcp_dispatch.hooks.actions import HookCommand
+from mcp_dispatch.hooks.config import Hook, MatchedHook
+from mcp_dispatch.hooks.events import HookEventName
+from mcp_dispatch.hooks.matcher import AllMatcher
+from mcp_dispatch.hooks.merge import HookReply, build_reply, merge_post_tool_use, merge_pre_tool_use
+from mcp_dispatch.hooks.output import HookAnswer, HookFailure
+from mcp_dispatch.model.calls import PostHookResult, PreHookResult, Rewrite
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 
 FILE = Path("settings.json")
 
 
-def hook(command: Command, event: Event = Event.PRE_TOOL_USE) -> Hook:
-    return Hook(event, EveryTool(), command, FILE)
+def hook(command: HookCommand, event: HookEventName = HookEventName.PRE_TOOL_USE) -> Hook:
+    return Hook(event, AllMatcher(), command, FILE)
 
 
-def before(*answers: HookAnswer) -> Review:
-    return review(
-        "Bash", [Spoken(hook(Command(f"h{at}")), answer) for at, answer in enumerate(answers)]
+def before(*answers: HookAnswer) -> PreHookResult:
+    return merge_pre_tool_use(
+        "Bash",
+        [HookReply(hook(HookCommand(f"h{at}")), answer) for at, answer in enumerate(answers)],
     )
 
 
-def after(*answers: HookAnswer) -> Afterword:
-    post = Event.POST_TOOL_USE
-    return afterword(
-        "Bash", [Spoken(hook(Command(f"h{at}"), post), answer) for at, answer in enumerate(answers)]
+def after(*answers: HookAnswer) -> PostHookResult:
+    post = HookEventName.POST_TOOL_USE
+    return merge_post_tool_use(
+        "Bash",
+        [HookReply(hook(HookCommand(f"h{at}"), post), answer) for at, answer in enumerate(answers)],
     )
 
 
@@ -45,7 +47,7 @@ def test_every_decision_is_a_vote_in_its_tier() -> None:
         HookAnswer(Effect.DENY, "never"),
     )
 
-    assert merged == Review(
+    assert merged == PreHookResult(
         votes=(
             Vote(Tier.ALLOW, Effect.ALLOW, "fine", origin("h0")),
             Vote(Tier.HARD_ASK, Effect.ASK, "sure?", origin("h2")),
@@ -69,7 +71,7 @@ def test_a_decision_without_a_reason_gets_one(effect: Effect, reason: str) -> No
 def test_contexts_accumulate_in_order_and_say_whose_they_are() -> None:
     merged = before(HookAnswer(context="one"), HookAnswer(), HookAnswer(context="two"))
 
-    assert merged == Review(
+    assert merged == PreHookResult(
         contexts=(
             "PreToolUse:Bash hook additional context: one",
             "PreToolUse:Bash hook additional context: two",
@@ -80,7 +82,7 @@ def test_contexts_accumulate_in_order_and_say_whose_they_are() -> None:
 def test_the_last_rewrite_stands() -> None:
     merged = before(HookAnswer(rewrite={"a": 1}), HookAnswer(rewrite={"a": 2}), HookAnswer())
 
-    assert merged == Review(rewrite=Rewrite({"a": 2}, "h1 in settings.json"))
+    assert merged == PreHookResult(rewrite=Rewrite({"a": 2}, "h1 in settings.json"))
 
 
 def test_nothing_is_rewritten_for_a_call_that_is_denied() -> None:
@@ -92,11 +94,11 @@ def test_nothing_is_rewritten_for_a_call_that_is_denied() -> None:
 def test_all_reasons_to_stop_are_kept() -> None:
     merged = before(HookAnswer(stopped="one"), HookAnswer(), HookAnswer(stopped="two"))
 
-    assert merged == Review(stopped="one; two")
+    assert merged == PreHookResult(stopped="one; two")
 
 
 def test_an_error_is_no_decision() -> None:
-    assert before(HookAnswer(failure=Failure("killed"))) == Review()
+    assert before(HookAnswer(failure=HookFailure("killed"))) == PreHookResult()
 
 
 def test_after_the_call_a_block_is_told_to_the_model_before_the_contexts_that_follow() -> None:
@@ -106,7 +108,7 @@ def test_after_the_call_a_block_is_told_to_the_model_before_the_contexts_that_fo
         HookAnswer(Effect.DENY),
     )
 
-    assert merged == Afterword(
+    assert merged == PostHookResult(
         (
             "PostToolUse:Bash hook additional context: one",
             'PostToolUse:Bash hook blocking error from command: "h1": wrong',
@@ -119,11 +121,11 @@ def test_after_the_call_a_block_is_told_to_the_model_before_the_contexts_that_fo
 
 
 def test_a_hook_that_is_not_surely_meant_can_forbid_but_not_allow() -> None:
-    unsure = Matched(hook(Command("x")), sure=False)
+    unsure = MatchedHook(hook(HookCommand("x")), sure=False)
     note = "it may not be meant for this call; what it allows does not count"
 
-    allowed = heeded(unsure, HookAnswer(Effect.ALLOW, "fine", rewrite={"a": 1}), "Bash")
-    denied = heeded(unsure, HookAnswer(Effect.DENY, "no"), "Bash")
+    allowed = build_reply(unsure, HookAnswer(Effect.ALLOW, "fine", rewrite={"a": 1}), "Bash")
+    denied = build_reply(unsure, HookAnswer(Effect.DENY, "no"), "Bash")
 
     assert allowed.answer == HookAnswer(rewrite={"a": 1}, notes=(note,))
     assert denied.answer == HookAnswer(Effect.DENY, "no")
@@ -131,21 +133,24 @@ def test_a_hook_that_is_not_surely_meant_can_forbid_but_not_allow() -> None:
 
 @pytest.mark.parametrize("effect", list(Effect))
 def test_a_background_hook_decides_nothing(effect: Effect) -> None:
-    background = Matched(hook(Command("x", background=True, block_on_failure=True)), sure=True)
-    answer = HookAnswer(effect, "r", "c", {"a": 1}, "stop", "m", Failure("f"))
+    background = MatchedHook(
+        hook(HookCommand("x", background=True, block_on_failure=True)), sure=True
+    )
+    answer = HookAnswer(effect, "r", "c", {"a": 1}, "stop", "m", HookFailure("f"))
 
-    heard = heeded(background, answer, "Bash")
+    heard = build_reply(background, answer, "Bash")
 
-    assert heard.answer == HookAnswer(context="c", message="m", failure=Failure("f"))
+    assert heard.answer == HookAnswer(context="c", message="m", failure=HookFailure("f"))
 
 
 @pytest.mark.parametrize(
-    ("failure", "how"), [(Failure("f"), "failed"), (Failure("f", timed_out=True), "timed out")]
+    ("failure", "how"),
+    [(HookFailure("f"), "failed"), (HookFailure("f", timed_out=True), "timed out")],
 )
-def test_a_failure_blocks_where_the_configuration_says_so(failure: Failure, how: str) -> None:
-    guard = Matched(hook(Command("x", block_on_failure=True)), sure=True)
+def test_a_failure_blocks_where_the_configuration_says_so(failure: HookFailure, how: str) -> None:
+    guard = MatchedHook(hook(HookCommand("x", block_on_failure=True)), sure=True)
 
-    heard = heeded(guard, HookAnswer(failure=failure), "Bash")
+    heard = build_reply(guard, HookAnswer(failure=failure), "Bash")
 
     reason = f'PreToolUse:Bash hook error: [x]: {how}; blocking because onFailure is "block"'
     assert heard.answer == HookAnswer(Effect.DENY, reason, failure=failure)

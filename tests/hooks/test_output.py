@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from mcp_dispatch.hooks.events import Event
-from mcp_dispatch.hooks.output import Failure, HookAnswer, Printed, read_answer
+from mcp_dispatch.hooks.events import HookEventName
+from mcp_dispatch.hooks.output import HookAnswer, HookFailure, HookOutput, parse_answer
 from mcp_dispatch.model.calls import NewOutput
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json
 
-PRE = Event.PRE_TOOL_USE
-POST = Event.POST_TOOL_USE
-FAILED = Event.POST_TOOL_USE_FAILURE
+PRE = HookEventName.PRE_TOOL_USE
+POST = HookEventName.POST_TOOL_USE
+FAILED = HookEventName.POST_TOOL_USE_FAILURE
 
 
-def said(event: Event = PRE, **fields: Json) -> str:
+def said(event: HookEventName = PRE, **fields: Json) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": event.value, **fields}})
 
 
@@ -24,7 +24,7 @@ def decided(decision: str, reason: str = "because") -> str:
 
 
 def exit_failure(code: int) -> HookAnswer:
-    return HookAnswer(failure=Failure(f"Failed with non-blocking status code {code}: oh"))
+    return HookAnswer(failure=HookFailure(f"Failed with non-blocking status code {code}: oh"))
 
 
 NOTHING = HookAnswer()
@@ -71,7 +71,7 @@ BLOCKED = HookAnswer(Effect.DENY, "oh\nno")
 def test_json_decides_before_a_call_on_every_exit_code_but_2(
     code: int, stdout: str, answer: HookAnswer
 ) -> None:
-    assert read_answer(PRE, Printed(code, stdout, "oh\nno")) == answer
+    assert parse_answer(PRE, HookOutput(code, stdout, "oh\nno")) == answer
 
 
 @pytest.mark.parametrize("event", [POST, FAILED])
@@ -89,22 +89,22 @@ def test_json_decides_before_a_call_on_every_exit_code_but_2(
     ],
 )
 def test_json_decides_after_a_call(
-    event: Event, code: int, fields: dict[str, Json], answer: HookAnswer
+    event: HookEventName, code: int, fields: dict[str, Json], answer: HookAnswer
 ) -> None:
     document = {key: value for key, value in fields.items() if key != "specific"}
     if isinstance(specific := fields.get("specific"), dict):
         document["hookSpecificOutput"] = {"hookEventName": event.value, **specific}
 
-    assert read_answer(event, Printed(code, json.dumps(document), "oh")) == answer
+    assert parse_answer(event, HookOutput(code, json.dumps(document), "oh")) == answer
 
 
 @pytest.mark.parametrize("event", [PRE, POST, FAILED])
 @pytest.mark.parametrize("stdout", ["", "all is well", "[1]", '"{}"', 'log {"decision":"block"}'])
-def test_what_is_not_json_decides_nothing(event: Event, stdout: str) -> None:
-    assert read_answer(event, Printed(0, stdout, "oh")) == NOTHING
-    assert read_answer(event, Printed(1, stdout, "oh\nno")) == exit_failure(1)
-    assert read_answer(event, Printed(127, stdout, "oh\nno")) == exit_failure(127)
-    assert read_answer(event, Printed(2, stdout, "oh\nno")) == BLOCKED
+def test_what_is_not_json_decides_nothing(event: HookEventName, stdout: str) -> None:
+    assert parse_answer(event, HookOutput(0, stdout, "oh")) == NOTHING
+    assert parse_answer(event, HookOutput(1, stdout, "oh\nno")) == exit_failure(1)
+    assert parse_answer(event, HookOutput(127, stdout, "oh\nno")) == exit_failure(127)
+    assert parse_answer(event, HookOutput(2, stdout, "oh\nno")) == BLOCKED
 
 
 @pytest.mark.parametrize("code", [0, 1, -9])
@@ -132,7 +132,7 @@ def test_what_is_not_json_decides_nothing(event: Event, stdout: str) -> None:
     ],
 )
 def test_json_that_is_no_answer_allows_nothing_and_is_an_error(code: int, stdout: str) -> None:
-    answer = read_answer(PRE, Printed(code, stdout, "oh"))
+    answer = parse_answer(PRE, HookOutput(code, stdout, "oh"))
 
     assert answer.failure is not None
     assert answer == HookAnswer(failure=answer.failure)
@@ -140,14 +140,14 @@ def test_json_that_is_no_answer_allows_nothing_and_is_an_error(code: int, stdout
 
 
 def test_the_error_says_what_is_wrong_with_the_answer() -> None:
-    wrong_event = read_answer(PRE, Printed(0, said(POST)))
-    wrong_value = read_answer(PRE, Printed(0, '{"continue": "no"}'))
+    wrong_event = parse_answer(PRE, HookOutput(0, said(POST)))
+    wrong_value = parse_answer(PRE, HookOutput(0, '{"continue": "no"}'))
 
-    assert wrong_event.failure == Failure(
+    assert wrong_event.failure == HookFailure(
         "stdout is not a hook's answer: hookSpecificOutput.hookEventName: "
         'expected "PreToolUse", got "PostToolUse"'
     )
-    assert wrong_value.failure == Failure(
+    assert wrong_value.failure == HookFailure(
         "stdout is not a hook's answer: continue: Input should be a valid boolean"
     )
 
@@ -165,8 +165,8 @@ def test_the_error_says_what_is_wrong_with_the_answer() -> None:
         ('{"continue": 5}', "oh\nno"),
     ],
 )
-def test_exit_2_blocks_whatever_was_printed(event: Event, stdout: str, reason: str) -> None:
-    answer = read_answer(event, Printed(2, stdout, "\noh\nno\n"))
+def test_exit_2_blocks_whatever_was_printed(event: HookEventName, stdout: str, reason: str) -> None:
+    answer = parse_answer(event, HookOutput(2, stdout, "\noh\nno\n"))
 
     assert (answer.effect, answer.reason, answer.failure) == (Effect.DENY, reason, None)
 
@@ -179,7 +179,7 @@ def test_exit_2_keeps_the_reason_and_context_of_a_deny_but_rewrites_nothing() ->
         updatedInput={},
     )
 
-    answer = read_answer(PRE, Printed(2, stdout, "oh"))
+    answer = parse_answer(PRE, HookOutput(2, stdout, "oh"))
 
     assert answer == HookAnswer(Effect.DENY, "mine", "c")
 
@@ -187,7 +187,7 @@ def test_exit_2_keeps_the_reason_and_context_of_a_deny_but_rewrites_nothing() ->
 def test_of_two_decisions_in_one_answer_the_stricter_stands() -> None:
     document = json.loads(decided("allow", ""))
 
-    answer = read_answer(PRE, Printed(0, json.dumps({**document, "decision": "block"})))
+    answer = parse_answer(PRE, HookOutput(0, json.dumps({**document, "decision": "block"})))
 
     assert answer == HookAnswer(Effect.DENY)
 
@@ -195,25 +195,29 @@ def test_of_two_decisions_in_one_answer_the_stricter_stands() -> None:
 def test_a_hook_that_was_killed_can_forbid_but_not_allow() -> None:
     note = "it was killed by signal 9; what it allows does not count"
 
-    assert read_answer(PRE, Printed(-9)) == HookAnswer(failure=Failure("killed by signal 9"))
-    assert read_answer(PRE, Printed(-9, decided("deny"))) == DENY
-    assert read_answer(PRE, Printed(-9, decided("allow"))) == HookAnswer(notes=(note,))
+    assert parse_answer(PRE, HookOutput(-9)) == HookAnswer(
+        failure=HookFailure("killed by signal 9")
+    )
+    assert parse_answer(PRE, HookOutput(-9, decided("deny"))) == DENY
+    assert parse_answer(PRE, HookOutput(-9, decided("allow"))) == HookAnswer(notes=(note,))
 
 
 def test_an_answer_whose_end_is_missing_allows_nothing() -> None:
-    flooded = Printed(0, decided("allow") + " " * 1000, dropped=7)
+    flooded = HookOutput(0, decided("allow") + " " * 1000, dropped_bytes=7)
 
-    answer = read_answer(PRE, flooded)
+    answer = parse_answer(PRE, flooded)
 
     assert answer == HookAnswer(
-        failure=Failure("stdout is not short enough to be read: 7 bytes over")
+        failure=HookFailure("stdout is not short enough to be read: 7 bytes over")
     )
 
 
 def test_half_a_surrogate_pair_does_not_lose_a_deny() -> None:
     stdout = said(permissionDecision="deny", permissionDecisionReason="file \udcff \U0001f600")
 
-    assert read_answer(PRE, Printed(0, stdout)) == HookAnswer(Effect.DENY, "file \ufffd \U0001f600")
+    assert parse_answer(PRE, HookOutput(0, stdout)) == HookAnswer(
+        Effect.DENY, "file \ufffd \U0001f600"
+    )
 
 
 def test_a_reason_or_message_is_cut_at_10000_characters_and_a_context_kept_whole() -> None:
@@ -222,12 +226,12 @@ def test_a_reason_or_message_is_cut_at_10000_characters_and_a_context_kept_whole
 
     stdout = said(permissionDecision="ask", permissionDecisionReason=long, additionalContext=long)
 
-    assert read_answer(PRE, Printed(0, stdout)) == HookAnswer(Effect.ASK, cut, long)
-    assert read_answer(PRE, Printed(2, "", long)) == HookAnswer(Effect.DENY, cut)
-    assert read_answer(PRE, Printed(0, json.dumps({"systemMessage": long}))).message == cut
+    assert parse_answer(PRE, HookOutput(0, stdout)) == HookAnswer(Effect.ASK, cut, long)
+    assert parse_answer(PRE, HookOutput(2, "", long)) == HookAnswer(Effect.DENY, cut)
+    assert parse_answer(PRE, HookOutput(0, json.dumps({"systemMessage": long}))).message == cut
 
 
 def test_a_failing_hook_without_a_word_is_an_error_of_its_own() -> None:
-    assert read_answer(PRE, Printed(1)).failure == Failure(
+    assert parse_answer(PRE, HookOutput(1)).failure == HookFailure(
         "Failed with non-blocking status code 1: nothing on stderr"
     )

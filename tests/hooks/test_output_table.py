@@ -8,7 +8,7 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 from tests.support.hook_server import EVENTS, HookDesk, SayingUpstream, documents, printing
 from tests.support.web_server import answer, redirect, serving
 
@@ -71,8 +71,8 @@ TABLE = {
 
 
 @pytest.fixture
-async def children() -> AsyncIterator[Children]:
-    async with Children() as every:
+async def children() -> AsyncIterator[ProcessGroup]:
+    async with ProcessGroup() as every:
         yield every
 
 
@@ -93,7 +93,7 @@ async def effects(desk: HookDesk, event: str, cells: dict[str, JsonObject]) -> d
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_command(children: Children, tmp_path: Path, event: str) -> None:
+async def test_a_command(children: ProcessGroup, tmp_path: Path, event: str) -> None:
     codes = {0: 0, 1: 1, 127: 1, 2: 2}
     printed = documents(event)
 
@@ -108,11 +108,11 @@ async def test_a_command(children: Children, tmp_path: Path, event: str) -> None
         for kind, _ in printed
         for code, column in codes.items()
     }
-    assert kill_tree.find(set(), kill_tree.mark_of_run(children.run)) == set()
+    assert kill_tree.find_processes(set(), kill_tree.build_run_marker(children.run_id)) == set()
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_post(children: Children, tmp_path: Path, event: str) -> None:
+async def test_a_post(children: ProcessGroup, tmp_path: Path, event: str) -> None:
     """A body that is no JSON object is a failure, and a status cannot block."""
     printed = documents(event)
     statuses = {"200 OK": True, "201 Created": True, "403 Forbidden": False, "500 Oh": False}
@@ -145,7 +145,7 @@ async def test_a_post(children: Children, tmp_path: Path, event: str) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_tool(children: Children, tmp_path: Path, event: str) -> None:
+async def test_a_tool(children: ProcessGroup, tmp_path: Path, event: str) -> None:
     """Its text is read like that of a command that exits with 0."""
     printed = documents(event)
     results: dict[str, JsonObject] = {}
@@ -180,7 +180,7 @@ BROKEN: dict[str, JsonObject] = {
 
 @pytest.mark.parametrize("event", EVENTS)
 async def test_a_broken_command_decides_nothing_and_leaves_no_process(
-    children: Children, tmp_path: Path, event: str
+    children: ProcessGroup, tmp_path: Path, event: str
 ) -> None:
     cells: dict[str, JsonObject] = {
         name: {"type": "command", **options} for name, options in BROKEN.items()
@@ -191,7 +191,7 @@ async def test_a_broken_command_decides_nothing_and_leaves_no_process(
     # A flood of text is text; of it the model gets a file and a preview.
     flood = "C" if event == "SessionStart" else "-"
     assert found == {**dict.fromkeys(cells, "F"), "floods": flood}
-    assert kill_tree.find(set(), kill_tree.mark_of_run(children.run)) == set()
+    assert kill_tree.find_processes(set(), kill_tree.build_run_marker(children.run_id)) == set()
 
 
 GUARDED = {
@@ -204,7 +204,7 @@ GUARDED = {
 
 @pytest.mark.parametrize("event", EVENTS)
 async def test_a_broken_hook_that_shall_block_blocks_what_can_be_blocked(
-    children: Children, tmp_path: Path, event: str
+    children: ProcessGroup, tmp_path: Path, event: str
 ) -> None:
     cells: dict[str, JsonObject] = {
         "command": {"type": "command", "command": "./missing"},

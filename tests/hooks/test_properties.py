@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from mcp_dispatch.approval.approver import Approver
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
-from mcp_dispatch.hooks.hooks import Hooks, Reach
+from mcp_dispatch.hooks.hooks import Hooks, HookServices
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.decision import Effect, Tier
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.settings.models import PermissionMode
 from tests.support.hook_server import SayingUpstream, specific
@@ -86,8 +86,10 @@ async def ran_with(
     assert problems == ()
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder))
-        hooks = Hooks(config, Children(), {}, reach=Reach(upstreams=SayingUpstream(results)))
-        live = Live(assemble([tool], ()), hooks, rulebook)
+        hooks = Hooks(
+            config, ProcessGroup(), {}, services=HookServices(upstreams=SayingUpstream(results))
+        )
+        live = Snapshot(build_registry([tool], ()), hooks, rulebook)
         store = ResultStore(Path(folder) / "results")
         dispatcher = Dispatcher(lambda: live, Approver(), store, journal)
         scope = Scope(None, limit=1)
@@ -124,9 +126,9 @@ def test_no_hook_loosens_a_rule_and_what_a_hook_rewrites_is_judged_again(
 
     calls = anyio.run(ran_with, rulebook, call, {"PreToolUse": pre, "PermissionRequest": asked})
 
-    original = rulebook.judge(subject(call))
+    original = rulebook.evaluate(subject(call))
     for ran in calls:
-        judged = rulebook.judge(subject(ran))
+        judged = rulebook.evaluate(subject(ran))
         # Nobody could be asked, so what a rule denies or asks about cannot have run.
         assert judged.by.tier not in (Tier.DENY, Tier.HARD_ASK)
         assert not (original.effect is Effect.DENY and original.by.tier is Tier.DENY)

@@ -6,31 +6,31 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.hooks.runners.mcp_tool import CallRefused, filled
+from mcp_dispatch.hooks.runners.mcp_tool import CallRefused, fill_template
 from mcp_dispatch.model.decision import Origin
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import CallContext, ToolResult
-from mcp_dispatch.pipeline.hook_env import UpstreamsForHooks
-from mcp_dispatch.registry.registry import assemble
-from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from mcp_dispatch.pipeline.hook_env import HookToolCaller
+from mcp_dispatch.registry.registry import build_registry
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load_settings
 from tests.support.policies import Rules, policy
 from tests.support.stand_ins import Forbids, RecordingTool
 
 ORIGIN = Origin("settings.json", rule="s/t")
 
 
-def around(folder: Path) -> Circumstances:
-    return Circumstances("s-1", folder / "journal", folder, "default")
+def around(folder: Path) -> HookContext:
+    return HookContext("s-1", folder / "journal", folder, "default")
 
 
 async def call(
     folder: Path, rules: Rules, tool: RecordingTool | None = None, server: str = "s"
 ) -> JsonObject:
     known = tool or RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("y"))
-    pool, book = assemble([], [known]), policy(folder, rules)
-    upstreams = UpstreamsForHooks(lambda: pool, lambda: book)
+    pool, book = build_registry([], [known]), policy(folder, rules)
+    upstreams = HookToolCaller(lambda: pool, lambda: book)
     return await upstreams.call(server, "t", {"x": 1}, ORIGIN, around(folder))
 
 
@@ -103,7 +103,7 @@ def test_the_input_of_a_hook_is_filled_once_from_the_event(template: Json, expec
         "tool_input": {"path": "a ${tool_input.n} $(x)", "n": 3, "deep": {"list": [1]}}
     }
 
-    assert filled(template, document) == expected
+    assert fill_template(template, document) == expected
 
 
 def settings(folder: Path, **files: Any) -> Settings:
@@ -113,7 +113,7 @@ def settings(folder: Path, **files: Any) -> Settings:
         path = folder / f"{kind}.json"
         path.write_text(json.dumps(content), encoding="utf-8")
         layers.append(Layer(LayerKind[kind.upper()], path))
-    return load(layers, root=folder)
+    return load_settings(layers, root=folder)
 
 
 def test_lists_of_urls_are_put_together(tmp_path: Path) -> None:

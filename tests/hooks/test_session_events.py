@@ -12,9 +12,9 @@ from anyio.lowlevel import checkpoint
 
 from mcp_dispatch.model.approval import Approved
 from mcp_dispatch.model.calls import Outcome
-from mcp_dispatch.policy.commands.expand import reading
+from mcp_dispatch.policy.commands.expand import parse_command
 from mcp_dispatch.processes import kill_tree
-from tests.pipeline.test_dispatcher import a_line, hooks_for, texts
+from tests.pipeline.test_dispatcher import extract_texts, hooks_for, open_dispatcher
 from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
 ALLOWED: dict[str, Any] = {"permissions": {"allow": ["T"]}}
@@ -38,21 +38,21 @@ def pipes(folder: Path) -> tuple[Path, Path]:
 
 
 async def test_what_a_session_begins_with_is_in_its_first_result_only(tmp_path: Path) -> None:
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use(start("echo plain words", context("from JSON"), "echo lost; exit 1"))
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings(start("echo plain words", context("from JSON"), "echo lost; exit 1"))
         first = await line.call("T")
         second = await line.call("T")
 
-    assert texts(first) == ["done", f"{FRAME} plain words", f"{FRAME} from JSON"]
-    assert texts(second) == ["done"]
+    assert extract_texts(first) == ["done", f"{FRAME} plain words", f"{FRAME} from JSON"]
+    assert extract_texts(second) == ["done"]
 
 
 async def test_a_session_begins_once_and_its_calls_wait_for_it(tmp_path: Path) -> None:
     begun, gate = pipes(tmp_path)
     waits = "echo >> count; echo > begun; cat gate"
     tool = RecordingTool("T", shared=True)
-    async with a_line(tmp_path, tool) as line:
-        line.use(start(waits))
+    async with open_dispatcher(tmp_path, tool) as line:
+        line.apply_settings(start(waits))
         async with anyio.create_task_group() as calls:
             with anyio.fail_after(30):
                 for number in range(3):
@@ -72,8 +72,8 @@ async def test_a_cancelled_first_call_does_not_take_the_sessions_begin_with_it(
     begun, gate = pipes(tmp_path)
     waits = "echo > begun; cat gate; echo here"
     outcomes: list[Outcome] = []
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use(start(waits))
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings(start(waits))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as calls:
                 calls.start_soon(line.call, "T")
@@ -82,13 +82,13 @@ async def test_a_cancelled_first_call_does_not_take_the_sessions_begin_with_it(
             await to_thread.run_sync(gate.write_text, "")
             outcomes.append(await line.call("T"))
 
-    assert texts(outcomes[0]) == ["done", f"{FRAME} here"]
+    assert extract_texts(outcomes[0]) == ["done", f"{FRAME} here"]
 
 
 @pytest.mark.parametrize("command", ["exit 1", "exit 2", "kill -9 $$", "./missing", "echo '{'"])
 async def test_a_session_begins_though_its_hook_fails(tmp_path: Path, command: str) -> None:
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        assert texts(await line.use(start(command)).call("T")) == ["done"]
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        assert extract_texts(await line.apply_settings(start(command)).call("T")) == ["done"]
 
 
 async def test_hooks_are_told_why_a_session_begins_and_ends(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ async def test_hooks_are_told_why_a_session_begins_and_ends(tmp_path: Path) -> N
             {"matcher": "logout", "hooks": [{"type": "command", "command": "touch loggedout"}]},
         ],
     }
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        await line.use({**ALLOWED, "hooks": hooks}).call("T")
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        await line.apply_settings({**ALLOWED, "hooks": hooks}).call("T")
         await line.dispatcher.end_session(line.scope)
 
     begun, ended = (json.loads((tmp_path / name).read_text()) for name in ("begun", "ended"))
@@ -111,8 +111,8 @@ async def test_hooks_are_told_why_a_session_begins_and_ends(tmp_path: Path) -> N
 
 
 async def test_nobody_is_told_of_the_end_of_a_session_that_never_began(tmp_path: Path) -> None:
-    async with a_line(tmp_path) as line:
-        line.use({"hooks": hooks_for("SessionEnd", "touch ended")})
+    async with open_dispatcher(tmp_path) as line:
+        line.apply_settings({"hooks": hooks_for("SessionEnd", "touch ended")})
         await line.dispatcher.end_session(line.scope)
 
     assert not (tmp_path / "ended").exists()
@@ -127,8 +127,8 @@ async def test_the_end_of_a_session_is_not_held_up(
     tmp_path: Path, options: dict[str, Any], least: float, most: float
 ) -> None:
     hangs = {"type": "command", "command": "sleep 1000", **options}
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use({**ALLOWED, "hooks": {"SessionEnd": [{"hooks": [hangs]}]}})
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings({**ALLOWED, "hooks": {"SessionEnd": [{"hooks": [hangs]}]}})
         await line.call("T")
         began = anyio.current_time()
         with anyio.fail_after(30):
@@ -151,17 +151,17 @@ async def test_what_a_background_hook_says_comes_with_the_next_result(tmp_path: 
         "hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "late"},
     }
     waits = f"cat gate; printf '%s' '{json.dumps(output)}'"
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use(post(waits, **{"async": True}))
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings(post(waits, **{"async": True}))
         with anyio.fail_after(30):
             first = await line.call("T")
             await to_thread.run_sync(gate.write_text, "")
-            line.use(ALLOWED)
-            while len(texts(second := await line.call("T"))) == 1:
+            line.apply_settings(ALLOWED)
+            while len(extract_texts(second := await line.call("T"))) == 1:
                 await checkpoint()
 
-    assert texts(first) == ["done"]
-    assert texts(second) == ["done", "PostToolUse:T hook additional context: late"]
+    assert extract_texts(first) == ["done"]
+    assert extract_texts(second) == ["done", "PostToolUse:T hook additional context: late"]
 
 
 async def test_a_status_message_is_told_as_progress_that_only_rises(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ async def test_a_status_message_is_told_as_progress_that_only_rises(tmp_path: Pa
             {"hooks": [{"type": "command", "command": "true", "statusMessage": "tidy"}]}
         ],
     }
-    async with a_line(tmp_path, tool) as line:
-        await line.use({**ALLOWED, "hooks": hooks}).call("T", caller)
+    async with open_dispatcher(tmp_path, tool) as line:
+        await line.apply_settings({**ALLOWED, "hooks": hooks}).call("T", caller)
 
     numbers = [params["progress"] for params in caller.progressed]
     assert [params.get("message") for params in caller.progressed] == [
@@ -200,20 +200,20 @@ async def test_the_shell_command_is_read_while_the_hooks_run_and_only_once(tmp_p
     begun, gate = pipes(tmp_path)
     hooks = hooks_for("PreToolUse", "echo > begun; cat gate")
     tool = RecordingTool("Bash")
-    async with a_line(tmp_path, tool) as line:
-        line.use({"permissions": {"allow": ["Bash(echo:*)"]}, "hooks": hooks})
-        reading.cache_clear()
+    async with open_dispatcher(tmp_path, tool) as line:
+        line.apply_settings({"permissions": {"allow": ["Bash(echo:*)"]}, "hooks": hooks})
+        parse_command.cache_clear()
         with anyio.fail_after(30):
             async with anyio.create_task_group() as calls:
                 calls.start_soon(lambda: line.call("Bash", command="echo a && echo b"))
                 await to_thread.run_sync(begun.read_text)
-                while not reading.cache_info().currsize:
+                while not parse_command.cache_info().currsize:
                     await checkpoint()
                 assert tool.calls == []
                 await to_thread.run_sync(gate.write_text, "")
 
     assert tool.calls == [{"command": "echo a && echo b"}]
-    assert reading.cache_info().misses == 1
+    assert parse_command.cache_info().misses == 1
 
 
 async def test_the_journal_says_what_hooks_did(tmp_path: Path) -> None:
@@ -231,10 +231,10 @@ async def test_the_journal_says_what_hooks_did(tmp_path: Path) -> None:
     hangs: dict[str, Any] = {"type": "command", "command": "sleep 1000", "timeout": 0.2}
     says: dict[str, Any] = {"type": "command", "command": f"printf '%s' '{json.dumps(output)}'"}
     fails: dict[str, Any] = {"type": "command", "command": "echo oh >&2; exit 1"}
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use({"hooks": {"PreToolUse": [{"hooks": [says, fails, hangs]}]}})
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings({"hooks": {"PreToolUse": [{"hooks": [says, fails, hangs]}]}})
         await line.call("T", ScriptedCaller(Approved()))
-        lines = [entry for entry in line.recorded() if "event" in entry]
+        lines = [entry for entry in line.read_journal() if "event" in entry]
 
     by_event = {str(entry["event"]): entry["details"] for entry in lines}
     assert {str(entry["hook"]) for entry in lines} == {"PreToolUse:T"}
@@ -261,16 +261,21 @@ async def test_the_journal_says_what_hooks_did(tmp_path: Path) -> None:
 
 async def test_a_hook_whose_call_is_cancelled_is_recorded_as_cancelled(tmp_path: Path) -> None:
     begun, _ = pipes(tmp_path)
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        line.use({**ALLOWED, "hooks": hooks_for("PreToolUse", "echo > begun; sleep 1000")})
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        line.apply_settings(
+            {**ALLOWED, "hooks": hooks_for("PreToolUse", "echo > begun; sleep 1000")}
+        )
         with anyio.fail_after(30):
             async with anyio.create_task_group() as calls:
                 calls.start_soon(line.call, "T")
                 await to_thread.run_sync(begun.read_text)
                 calls.cancel_scope.cancel()
-        details = [entry["details"] for entry in line.recorded() if "event" in entry]
+        details = [entry["details"] for entry in line.read_journal() if "event" in entry]
 
-        assert kill_tree.find(set(), kill_tree.mark_of_run(line.children.run)) == set()
+        assert (
+            kill_tree.find_processes(set(), kill_tree.build_run_marker(line.children.run_id))
+            == set()
+        )
 
     assert [isinstance(each, dict) and each["reason"] for each in details] == [
         "the call was cancelled"

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_dispatch.journal.records import record_of
+from mcp_dispatch.journal.records import build_call_record
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import (
     CheckedCall,
@@ -20,8 +20,8 @@ from mcp_dispatch.model.calls import (
     Executed,
     Outcome,
     PermittedCall,
+    PreHookResult,
     ResolvedCall,
-    Review,
     ReviewedCall,
     ToolCall,
     ValidCall,
@@ -38,14 +38,14 @@ from mcp_dispatch.model.outcome import (
 )
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     Replacement,
+    ReplacementReason,
     Sharing,
     ToolResult,
     Validator,
-    Why,
-    text_result,
+    build_text_result,
 )
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and limits are POSIX")
@@ -79,7 +79,7 @@ class AnyTool:
     server: str | None = "files"
     interrupt: Interrupt = Interrupt.CANCEL
     result_limit: int | None = None
-    output: Validator | None = None
+    output_validator: Validator | None = None
 
     @property
     def definition(self) -> JsonObject:
@@ -89,30 +89,30 @@ class AnyTool:
     def validator(self) -> Validator:
         return AnyArguments()
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.EXCLUSIVE
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
-        return Checked(arguments)
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        return text_result("")
+        return build_text_result("")
 
 
 class AnyArguments:
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         return []
 
 
-def completed(wire: JsonObject, arguments: JsonObject, *replaced: Replacement) -> Completed:
+def build_completed(wire: JsonObject, arguments: JsonObject, *replaced: Replacement) -> Completed:
     valid = ValidCall(ResolvedCall(CALL, AnyTool()), arguments, Sharing.EXCLUSIVE)
     checked = CheckedCall(valid, arguments, None)
-    permitted = PermittedCall(ReviewedCall(checked, checked, Review()), ALLOWED)
+    permitted = PermittedCall(ReviewedCall(checked, checked, PreHookResult()), ALLOWED)
     return Completed(Executed(permitted, ToolResult(wire), 0.1), wire, replaced)
 
 
-def written(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
-    return record_of(
+def build_record(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
+    return build_call_record(
         call,
         outcome,
         scope="scope-1",
@@ -126,15 +126,17 @@ def written(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
     ("outcome", "ending"),
     [
         (
-            completed({"content": []}, {"path": "/a"}),
+            build_completed({"content": []}, {"path": "/a"}),
             {"outcome": "completed", "decision": DECISION},
         ),
         (
-            completed(
+            build_completed(
                 {"content": [], "isError": True},
                 {"path": "/b"},
-                Replacement(Why.SIZE, "text", 60_000, "/state/results/a.txt"),
-                Replacement(Why.BATCH, "structure", 9_000, problem="No space left on device"),
+                Replacement(ReplacementReason.SIZE, "text", 60_000, "/state/results/a.txt"),
+                Replacement(
+                    ReplacementReason.BATCH, "structure", 9_000, problem="No space left on device"
+                ),
             ),
             {
                 "outcome": "error",
@@ -185,13 +187,13 @@ def written(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
 def test_each_way_to_end_is_recorded_with_what_belongs_to_it(
     outcome: Outcome, ending: JsonObject
 ) -> None:
-    assert written(outcome) == {**COMMON, **ending, "seconds": 0.25}
+    assert build_record(outcome) == {**COMMON, **ending, "seconds": 0.25}
 
 
 def test_a_refusal_records_the_decision_and_the_asked_name_of_an_unknown_tool() -> None:
     denied = decide([Vote(Tier.DENY, Effect.DENY, "no", Origin("hook.sh"))])
 
-    record = record_of(
+    record = build_call_record(
         ToolCall("c", "t", "nobody", {}),
         Refusal(RefusedBy.PERMISSION, "no"),
         scope="s",
@@ -221,7 +223,7 @@ def test_a_refusal_records_the_decision_and_the_asked_name_of_an_unknown_tool() 
 def test_arguments_are_redacted_and_long_ones_shortened() -> None:
     call = ToolCall("c", "t", "Write", {"api_key": "abc", "content": "x" * 5_000})
 
-    record = written(Refusal(RefusedBy.HOOK, ""), call)
+    record = build_record(Refusal(RefusedBy.HOOK, ""), call)
 
     assert record["arguments"] == {
         "api_key": "[redacted:api-key]",
@@ -232,7 +234,7 @@ def test_arguments_are_redacted_and_long_ones_shortened() -> None:
 def test_a_huge_call_leaves_a_small_record() -> None:
     many: list[Json] = [{"text": "word " * 400} for _ in range(5_000)]
 
-    record = written(Refusal(RefusedBy.HOOK, "no"), ToolCall("c", "t", "n", {"all": many}))
+    record = build_record(Refusal(RefusedBy.HOOK, "no"), ToolCall("c", "t", "n", {"all": many}))
 
     assert len(json.dumps(record)) < 100_000
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from mcp_dispatch.library.anthropic_blocks import definition_block, is_tool_use, result_block
+from mcp_dispatch.library.anthropic_blocks import is_tool_use, to_definition_block, to_result_block
 from mcp_dispatch.model.calls import (
     CheckedCall,
     Completed,
     Executed,
     Outcome,
     PermittedCall,
+    PreHookResult,
     ResolvedCall,
-    Review,
     ReviewedCall,
     ToolCall,
     ValidCall,
@@ -34,13 +34,13 @@ VOTE = Vote(Tier.ALLOW, Effect.ALLOW, "a rule", Origin("settings.json"))
 def completed(wire: JsonObject) -> Completed:
     resolved = ResolvedCall(ToolCall("id", "toolu_1", "T", {}), RecordingTool("T"))
     checked = CheckedCall(ValidCall(resolved, {}, Sharing.SHARED), {}, None)
-    reviewed = ReviewedCall(checked, checked, Review())
+    reviewed = ReviewedCall(checked, checked, PreHookResult())
     return Completed(Executed(PermittedCall(reviewed, decide([VOTE])), ToolResult(wire), 0.0), wire)
 
 
 def content_of(*blocks: JsonObject, **more: Json) -> Json:
     wire: JsonObject = {"content": list(blocks), **more}
-    return result_block("toolu_1", "T", completed(wire))["content"]
+    return to_result_block("toolu_1", "T", completed(wire))["content"]
 
 
 def text(said: str) -> JsonObject:
@@ -105,7 +105,7 @@ def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:
         "isError": True,
     }
 
-    assert result_block("toolu_1", "T", completed(wire)) == {
+    assert to_result_block("toolu_1", "T", completed(wire)) == {
         "type": "tool_result",
         "tool_use_id": "toolu_1",
         "content": [text("[Image, image/png, 3 bytes: not shown]")],
@@ -133,7 +133,7 @@ def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:
     ],
 )
 def test_every_other_outcome_is_an_error_that_says_why(outcome: Outcome, told: str) -> None:
-    assert result_block("toolu_1", "T", outcome) == {
+    assert to_result_block("toolu_1", "T", outcome) == {
         "type": "tool_result",
         "tool_use_id": "toolu_1",
         "content": [text(f"<tool_use_error>{told}</tool_use_error>")],
@@ -156,7 +156,7 @@ def test_a_definition_has_the_three_fields_that_the_api_knows() -> None:
         "annotations": {"readOnlyHint": True},
     }
 
-    assert definition_block(listed) == {
+    assert to_definition_block(listed) == {
         "name": "T",
         "description": "does T",
         "input_schema": {"type": "object"},

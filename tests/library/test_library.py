@@ -15,7 +15,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 import mcp_dispatch
-from mcp_dispatch.library.library import Ask, Dispatch
+from mcp_dispatch.library.library import AskCallback, Dispatch
 from mcp_dispatch.model.approval import Approved, Declined, Question
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.json import Json, JsonObject
@@ -56,7 +56,7 @@ class Place:
         self.servers[0].write_text(json.dumps({"mcpServers": {"demo": entry}}), encoding="utf-8")
 
     @asynccontextmanager
-    async def open(self, ask: Ask | None = None) -> AsyncGenerator[Dispatch, None]:
+    async def open(self, ask: AskCallback | None = None) -> AsyncGenerator[Dispatch, None]:
         async with mcp_dispatch.open(
             workspace=self.workspace,
             settings=self.settings,

@@ -11,45 +11,59 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from mcp_dispatch.approval.approver import Approver, AskFallback
-from mcp_dispatch.approval.pending import Desk
-from mcp_dispatch.approval.remember import AlwaysAllowed
-from mcp_dispatch.model.approval import Approved, Declined, Extent, LeftWithClient, Offer
-from mcp_dispatch.model.calls import Answered, Asked, Outcome, Review, ToolCall
+from mcp_dispatch.approval.pending import PendingApprovals
+from mcp_dispatch.approval.remember import AllowRuleWriter
+from mcp_dispatch.model.approval import (
+    ApprovalScope,
+    Approved,
+    AskDeferred,
+    Declined,
+    RememberOptions,
+)
+from mcp_dispatch.model.calls import ApprovalAnswer, AskedContext, Outcome, PreHookResult, ToolCall
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal, Suspended
 from mcp_dispatch.model.tools import ToolAsk
 from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.results.store import ResultStore
-from tests.pipeline.test_dispatcher import Line, a_line, hooks_for, says, texts
+from tests.pipeline.test_dispatcher import (
+    DispatcherFixture,
+    extract_texts,
+    hooks_for,
+    open_dispatcher,
+    print_output,
+)
 from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
-ONCE, SESSION, ALWAYS = (Approved(extent) for extent in Extent)
+ONCE, SESSION, ALWAYS = (Approved(extent) for extent in ApprovalScope)
 
 
 @asynccontextmanager
-async def an_office(
+async def open_approvals(
     folder: Path,
     *tools: RecordingTool,
     fallback: AskFallback = AskFallback.DENY,
     file: Callable[[], Path | None] = lambda: None,
-) -> AsyncGenerator[tuple[Line, Desk], None]:
+) -> AsyncGenerator[tuple[DispatcherFixture, PendingApprovals], None]:
     """A line whose questions can be answered at a desk, and where "always" has a file."""
-    async with a_line(folder, *tools) as line:
-        desk = Desk()
+    async with open_dispatcher(folder, *tools) as line:
+        desk = PendingApprovals()
         desk.reachable = True
 
         def reread() -> None:
             path = file()
-            line.use({} if path is None else json.loads(path.read_text(encoding="utf-8")))
+            line.apply_settings(
+                {} if path is None else json.loads(path.read_text(encoding="utf-8"))
+            )
 
-        approver = Approver(fallback, desk=desk, always=AlwaysAllowed(file, reread))
+        approver = Approver(fallback, pending=desk, rule_writer=AllowRuleWriter(file, reread))
         store = ResultStore(folder / "results")
-        line.dispatcher = Dispatcher(lambda: line.live, approver, store, line.journal)
+        line.dispatcher = Dispatcher(lambda: line.snapshot, approver, store, line.journal)
         yield line, desk
 
 
-def refused(outcome: Outcome) -> str:
+def extract_refusal(outcome: Outcome) -> str:
     assert isinstance(outcome, Refusal)
     return outcome.message
 
@@ -57,21 +71,21 @@ def refused(outcome: Outcome) -> str:
 async def test_a_yes_for_the_session_covers_its_kind_and_nothing_else(tmp_path: Path) -> None:
     tool = RecordingTool("Bash")
     yes, silent = ScriptedCaller(reply=SESSION), ScriptedCaller(reply=Declined("no"))
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         await line.call("Bash", yes, command="npm test")
         same = await line.call("Bash", silent, command="npm test -- -v")
         other = await line.call("Bash", silent, command="npm publish")
         longer = await line.call("Bash", silent, command="npm test && npm publish")
 
-    assert yes.questions[0].offer == Offer(("Bash(npm test:*)",))
-    assert texts(same) == ["done"]
+    assert yes.questions[0].options == RememberOptions(("Bash(npm test:*)",))
+    assert extract_texts(same) == ["done"]
     assert isinstance(other, Refusal)
     assert isinstance(longer, Refusal)
     assert len(silent.questions) == 2
 
 
 async def test_a_yes_for_the_session_ends_with_it(tmp_path: Path) -> None:
-    async with a_line(tmp_path, RecordingTool("T")) as line:
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
         await line.call("T", ScriptedCaller(reply=SESSION))
         line.scope = Scope(tmp_path, limit=10)
         outcome = await line.call("T")
@@ -84,9 +98,9 @@ async def test_a_yes_for_the_session_passes_no_rule_that_comes_later(
     tmp_path: Path, closed: dict[str, list[str]]
 ) -> None:
     tool = RecordingTool("T")
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         await line.call("T", ScriptedCaller(reply=SESSION))
-        line.use({"permissions": closed})
+        line.apply_settings({"permissions": closed})
         outcome = await line.call("T", ScriptedCaller(reply=Declined("no")))
 
     assert isinstance(outcome, Refusal)
@@ -95,34 +109,34 @@ async def test_a_yes_for_the_session_passes_no_rule_that_comes_later(
 
 async def test_a_yes_for_the_session_passes_no_protected_path(tmp_path: Path) -> None:
     tool = RecordingTool("Write")
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         await line.call("Write", ScriptedCaller(reply=SESSION), file_path=str(tmp_path / "a"))
         caller = ScriptedCaller(reply=Declined("no"))
         outcome = await line.call("Write", caller, file_path=str(tmp_path / ".git" / "config"))
 
     assert isinstance(outcome, Refusal)
     assert caller.questions[0].decision.by.reason == "it writes a protected path"
-    assert caller.questions[0].offer == Offer()
+    assert caller.questions[0].options == RememberOptions()
 
 
 async def test_a_hooks_question_is_asked_each_time(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     caller = ScriptedCaller(reply=ONCE)
-    rules = {"hooks": hooks_for("PreToolUse", says(permissionDecision="ask"))}
-    async with a_line(tmp_path, tool) as line:
-        await line.use(rules).call("T", caller)
+    rules = {"hooks": hooks_for("PreToolUse", print_output(permissionDecision="ask"))}
+    async with open_dispatcher(tmp_path, tool) as line:
+        await line.apply_settings(rules).call("T", caller)
 
-    assert caller.questions[0].offer == Offer()
+    assert caller.questions[0].options == RememberOptions()
     assert caller.questions[0].allow_line is None
 
 
 async def test_the_tools_own_question_can_be_settled_for_the_session(tmp_path: Path) -> None:
     tool = RecordingTool("T", ask=ToolAsk("sure?"))
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         await line.call("T", ScriptedCaller(reply=SESSION))
         again = await line.call("T")
 
-    assert texts(again) == ["done"]
+    assert extract_texts(again) == ["done"]
 
 
 async def test_an_upstream_tool_that_changed_is_asked_again(tmp_path: Path) -> None:
@@ -134,7 +148,7 @@ async def test_an_upstream_tool_that_changed_is_asked_again(tmp_path: Path) -> N
         said = "reads"
 
     tool = Described("git__log", server="git", rule="mcp__git__log")
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         await line.call("git__log", ScriptedCaller(reply=SESSION))
         same = await line.call("git__log")
         tool.said = "deletes"
@@ -143,7 +157,7 @@ async def test_an_upstream_tool_that_changed_is_asked_again(tmp_path: Path) -> N
         line.scope.forget_approvals({"mcp__git__log"})
         forgotten = await line.call("git__log")
 
-    assert texts(same) == ["done"]
+    assert extract_texts(same) == ["done"]
     assert isinstance(changed, Refusal)
     assert isinstance(forgotten, Refusal)
 
@@ -152,12 +166,12 @@ async def test_always_is_written_and_holds_at_once(tmp_path: Path) -> None:
     own = tmp_path / "config" / "1.json"
     tool = RecordingTool("git__log", server="git", rule="mcp__git__log")
     caller = ScriptedCaller(reply=ALWAYS)
-    async with an_office(tmp_path, tool, file=lambda: own) as (line, _):
+    async with open_approvals(tmp_path, tool, file=lambda: own) as (line, _):
         await line.call("git__log", caller)
         again = await line.call("git__log")
 
-    assert caller.questions[0].offer == Offer(("mcp__git__log",), own)
-    assert texts(again) == ["done"]
+    assert caller.questions[0].options == RememberOptions(("mcp__git__log",), own)
+    assert extract_texts(again) == ["done"]
     written = json.loads(own.read_text(encoding="utf-8"))
     assert written["permissions"] == {"allow": ["mcp__git__log"]}
     assert list(written["approvedDefinitions"]) == ["mcp__git__log"]
@@ -167,26 +181,26 @@ async def test_an_always_that_cannot_be_written_is_a_yes_for_this_call(tmp_path:
     own = tmp_path / "own.json"
     own.write_text("{", encoding="utf-8")
     tool = RecordingTool("T")
-    async with an_office(tmp_path, tool, file=lambda: own) as (line, _):
+    async with open_approvals(tmp_path, tool, file=lambda: own) as (line, _):
         first = await line.call("T", ScriptedCaller(reply=ALWAYS))
         second = await line.call("T")
 
-    assert texts(first) == ["done"]
+    assert extract_texts(first) == ["done"]
     assert isinstance(second, Refusal)
     assert own.read_text(encoding="utf-8") == "{"
 
 
 async def test_a_lasting_yes_is_not_set_down_for_a_rule_that_asks_by_now(tmp_path: Path) -> None:
     own = tmp_path / "own.json"
-    async with an_office(tmp_path, RecordingTool("T"), file=lambda: own) as (line, _):
+    async with open_approvals(tmp_path, RecordingTool("T"), file=lambda: own) as (line, _):
 
         async def always_but_the_rules_change(_: object) -> Approved:
-            line.use({"permissions": {"ask": ["T"]}})
+            line.apply_settings({"permissions": {"ask": ["T"]}})
             return ALWAYS
 
         outcome = await line.call("T", ScriptedCaller(reply=always_but_the_rules_change))
 
-    assert texts(outcome) == ["done"]
+    assert extract_texts(outcome) == ["done"]
     assert not own.exists()
 
 
@@ -195,13 +209,13 @@ async def test_a_retried_call_brings_its_lasting_yes_along(
     tmp_path: Path, decision: str, held: bool
 ) -> None:
     answer: JsonObject = {"action": "accept", "content": {"decision": decision}}
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        first = await line.call("T", ScriptedCaller(reply=LeftWithClient({})))
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        first = await line.call("T", ScriptedCaller(reply=AskDeferred({})))
         assert isinstance(first, Suspended)
-        asked = line.scope.asks.take(first.state, "T", {})
+        asked = line.scope.pending_questions.pop(first.state, "T", {})
         assert asked is not None
-        assert asked == Asked(Review(), {}, Offer(("T",)))
-        call = ToolCall("again", "use", "T", {}, answered=Answered(asked, answer))
+        assert asked == AskedContext(PreHookResult(), {}, RememberOptions(("T",)))
+        call = ToolCall("again", "use", "T", {}, approval_answer=ApprovalAnswer(asked, answer))
         second = await line.dispatcher.dispatch(call, line.scope, ScriptedCaller())
         third = await line.call("T")
 
@@ -213,9 +227,9 @@ async def test_with_nobody_to_ask_the_answer_at_the_desk_is_used_once_by_the_sam
     tmp_path: Path,
 ) -> None:
     tool = RecordingTool("T")
-    async with an_office(tmp_path, tool) as (line, desk):
+    async with open_approvals(tmp_path, tool) as (line, desk):
         first = await line.call("T", x=1)
-        await desk.answer(desk.open[0].id, ONCE)
+        await desk.answer(desk.unanswered[0].id, ONCE)
         other = await line.call("T", x=True)
         scope, line.scope = line.scope, Scope(tmp_path, limit=10)
         elsewhere = await line.call("T", x=1)
@@ -223,7 +237,7 @@ async def test_with_nobody_to_ask_the_answer_at_the_desk_is_used_once_by_the_sam
         same = await line.call("T", x=1)
         again = await line.call("T", x=1)
 
-    assert "make exactly the same call again" in refused(first)
+    assert "make exactly the same call again" in extract_refusal(first)
     assert [isinstance(each, Refusal) for each in (other, elsewhere, same, again)] == [
         *(True, True, False, True)
     ]
@@ -232,22 +246,22 @@ async def test_with_nobody_to_ask_the_answer_at_the_desk_is_used_once_by_the_sam
 
 async def test_a_rule_that_denies_by_now_stands_above_an_answer_at_the_desk(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with an_office(tmp_path, tool) as (line, desk):
+    async with open_approvals(tmp_path, tool) as (line, desk):
         await line.call("T")
-        await desk.answer(desk.open[0].id, ONCE)
-        line.use({"permissions": {"deny": ["T"]}})
+        await desk.answer(desk.unanswered[0].id, ONCE)
+        line.apply_settings({"permissions": {"deny": ["T"]}})
         outcome = await line.call("T")
 
-    assert "has been denied" in refused(outcome)
+    assert "has been denied" in extract_refusal(outcome)
     assert tool.calls == []
 
 
 async def test_an_answer_to_another_reason_is_not_used(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with an_office(tmp_path, tool) as (line, desk):
+    async with open_approvals(tmp_path, tool) as (line, desk):
         await line.call("T")
-        await desk.answer(desk.open[0].id, ONCE)
-        line.use({"permissions": {"ask": ["T"]}})
+        await desk.answer(desk.unanswered[0].id, ONCE)
+        line.apply_settings({"permissions": {"ask": ["T"]}})
         outcome = await line.call("T")
 
     assert isinstance(outcome, Refusal)
@@ -257,59 +271,61 @@ async def test_an_answer_to_another_reason_is_not_used(tmp_path: Path) -> None:
 async def test_session_and_always_at_the_desk_hold_for_the_call_made_again(tmp_path: Path) -> None:
     own = tmp_path / "own.json"
     first, second = RecordingTool("A"), RecordingTool("B")
-    async with an_office(tmp_path, first, second, file=lambda: own) as (line, desk):
+    async with open_approvals(tmp_path, first, second, file=lambda: own) as (line, desk):
         await line.call("A")
-        await desk.answer(desk.open[0].id, SESSION)
+        await desk.answer(desk.unanswered[0].id, SESSION)
         await line.call("B")
-        await desk.answer(desk.open[0].id, ALWAYS)
+        await desk.answer(desk.unanswered[0].id, ALWAYS)
         outcomes = [await line.call(name) for name in "AABB"]
 
-    assert [texts(outcome) for outcome in outcomes] == [["done"]] * 4
+    assert [extract_texts(outcome) for outcome in outcomes] == [["done"]] * 4
     assert json.loads(own.read_text(encoding="utf-8")) == {"permissions": {"allow": ["B"]}}
 
 
 async def test_a_call_that_waits_at_the_desk_holds_no_slot_and_is_overtaken(tmp_path: Path) -> None:
     asked, free = RecordingTool("Asked"), RecordingTool("Free")
     ended: list[str] = []
-    async with an_office(tmp_path, asked, free) as (line, desk):
-        desk.terminals = 1
-        line.use({"permissions": {"allow": ["Free"]}})
+    async with open_approvals(tmp_path, asked, free) as (line, desk):
+        desk.terminal_count = 1
+        line.apply_settings({"permissions": {"allow": ["Free"]}})
 
         async def one(name: str) -> None:
-            assert texts(await line.call(name)) == ["done"]
+            assert extract_texts(await line.call(name)) == ["done"]
             ended.append(name)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one, "Asked")
             await wait_all_tasks_blocked()
             await one("Free")
-            await desk.answer(desk.open[0].id, ONCE)
+            await desk.answer(desk.unanswered[0].id, ONCE)
 
     assert ended == ["Free", "Asked"]
 
 
 async def test_the_client_fallback_never_covers_a_call_through_call_tool(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with an_office(tmp_path, tool, fallback=AskFallback.CLIENT) as (line, _):
-        call = ToolCall("call", "use", "T", {}, enveloped=True)
+    async with open_approvals(tmp_path, tool, fallback=AskFallback.CLIENT) as (line, _):
+        call = ToolCall("call", "use", "T", {}, via_call_tool=True)
         enveloped = await line.dispatcher.dispatch(call, line.scope, ScriptedCaller())
         plain = await line.dispatcher.dispatch(
             replace(call, enveloped=False), line.scope, ScriptedCaller()
         )
-        recorded = line.recorded()
+        recorded = line.read_journal()
 
-    assert "--ask-fallback client does not cover a call through call_tool" in refused(enveloped)
-    assert texts(plain) == ["done"]
+    assert "--ask-fallback client does not cover a call through call_tool" in extract_refusal(
+        enveloped
+    )
+    assert extract_texts(plain) == ["done"]
     assert recorded[-1]["approved"] == {"by": "fallback", "extent": "once"}
 
 
 async def test_the_denial_of_a_hard_question_names_no_line_that_would_not_help(
     tmp_path: Path,
 ) -> None:
-    async with a_line(tmp_path, RecordingTool("T")) as line:
-        outcome = await line.use({"permissions": {"ask": ["T"]}}).call("T")
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
+        outcome = await line.apply_settings({"permissions": {"ask": ["T"]}}).call("T")
 
-    assert refused(outcome) == (
+    assert extract_refusal(outcome) == (
         "Permission to use T was not given: an ask rule wants a person to confirm it "
         f"(T in {tmp_path / 'settings.json'}:1); this client cannot be asked."
     )

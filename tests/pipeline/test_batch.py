@@ -18,19 +18,19 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     Sharing,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
 from mcp_dispatch.pipeline.batch import (
-    AT_MOST,
+    MAX_WINDOW_CALLS,
     Batch,
-    Batches,
-    Batching,
+    BatchSettings,
+    BatchWindow,
+    CallRun,
     CallState,
-    Member,
     SiblingAbort,
 )
-from tests.pipeline.test_dispatcher import Line, a_line
+from tests.pipeline.test_dispatcher import DispatcherFixture, open_dispatcher
 from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
 REFUSAL = Refusal(RefusedBy.LOOKUP, "no such tool")
@@ -41,8 +41,8 @@ def call(id: str = "a") -> ToolCall:
     return ToolCall(id, id, "T", {})
 
 
-def batches(window_seconds: float = LONG) -> Batches:
-    return Batches(Batching(window_seconds), _ignore)
+def open_window(window_seconds: float = LONG) -> BatchWindow:
+    return BatchWindow(BatchSettings(window_seconds), _ignore)
 
 
 def _ignore(_: Iterable[ContextChange]) -> None:
@@ -50,16 +50,16 @@ def _ignore(_: Iterable[ContextChange]) -> None:
 
 
 async def test_calls_that_arrive_in_one_window_share_a_batch_in_order_of_arrival() -> None:
-    window = batches()
+    window = open_window()
 
     members = [window.join(call(id)) for id in "abc"]
 
     assert len({member.batch for member in members}) == 1
-    assert [member.call.id for member in members[0].batch.members] == ["a", "b", "c"]
+    assert [member.call.id for member in members[0].batch.runs] == ["a", "b", "c"]
 
 
 async def test_after_the_window_a_new_batch_begins() -> None:
-    window = batches(window_seconds=0)
+    window = open_window(window_seconds=0)
 
     first, second = window.join(call("a")), window.join(call("b"))
 
@@ -68,22 +68,22 @@ async def test_after_the_window_a_new_batch_begins() -> None:
 
 
 async def test_a_batch_has_at_most_sixty_four_calls() -> None:
-    window = batches()
+    window = open_window()
 
-    members = [window.join(call(str(n))) for n in range(AT_MOST + 1)]
+    members = [window.join(call(str(n))) for n in range(MAX_WINDOW_CALLS + 1)]
 
-    assert len(members[0].batch.members) == AT_MOST
+    assert len(members[0].batch.runs) == MAX_WINDOW_CALLS
     assert members[0].batch.closed
-    assert members[-1].batch.members == [members[-1]]
+    assert members[-1].batch.runs == [members[-1]]
 
 
 async def test_a_batch_is_over_when_it_is_closed_and_all_its_calls_have_ended() -> None:
-    batch = batches().message()
+    batch = open_window().create_message_batch()
     members = [batch.join(call(id)) for id in "ab"]
     over: list[str] = []
 
     async def watch() -> None:
-        await batch.over()
+        await batch.wait()
         over.append("over")
 
     async with anyio.create_task_group() as tasks:
@@ -97,34 +97,34 @@ async def test_a_batch_is_over_when_it_is_closed_and_all_its_calls_have_ended() 
         batch.close()
 
     assert over == ["one ended", "both ended", "over"]
-    assert [member.outcome for member in batch.members] == [REFUSAL, REFUSAL]
+    assert [member.outcome for member in batch.runs] == [REFUSAL, REFUSAL]
 
 
 async def test_a_window_closes_by_itself_for_whoever_waits_for_its_end() -> None:
-    member = batches(window_seconds=0.01).join(call())
+    member = open_window(window_seconds=0.01).join(call())
     member.end(REFUSAL)
 
     with anyio.fail_after(30):
-        await member.batch.over()
+        await member.batch.wait()
 
     assert member.batch.closed
 
 
 async def test_a_call_that_has_ended_cannot_be_cancelled_any_more() -> None:
-    member = batches().join(call())
+    member = open_window().join(call())
     member.end(REFUSAL)
 
     assert not member.cancel(CancelReason.USER_INTERRUPTED)
     assert member.outcome == REFUSAL
 
 
-class Together:
+class BatchFixture:
     """Calls of one batch that wait inside their tools until they are told how to end."""
 
-    def __init__(self, line: Line, batch: Batch | None = None) -> None:
+    def __init__(self, line: DispatcherFixture, batch: Batch | None = None) -> None:
         self.line = line
         self.batch = batch
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, CallRun] = {}
         self.outcomes: dict[str, Outcome] = {}
 
     def start(self, tasks: TaskGroup, id: str, name: str, /, **arguments: Json) -> None:
@@ -133,7 +133,7 @@ class Together:
     async def run(self, id: str, name: str, arguments: JsonObject) -> None:
         made = ToolCall(id, id, name, arguments)
         scope = self.line.scope
-        member = self.batch.join(made) if self.batch else scope.batches.join(made)
+        member = self.batch.join(made) if self.batch else scope.batch_window.join(made)
         self.members[id] = member
         self.outcomes[id] = await self.line.dispatcher.dispatch(
             made, scope, ScriptedCaller(), member
@@ -151,12 +151,12 @@ class Gate:
         self.entered.set()
         await self.open.wait()
         self.done = True
-        return error_result("Exit code 1") if self._fails else text_result("fine")
+        return build_error_result("Exit code 1") if self._fails else build_text_result("fine")
 
 
 async def by_argument(arguments: JsonObject, context: CallContext) -> ToolResult:
     failed = arguments.get("command") == "false"
-    return error_result("Exit code 1") if failed else text_result("fine")
+    return build_error_result("Exit code 1") if failed else build_text_result("fine")
 
 
 ALLOW = {"permissions": {"allow": ["Bash", "Read", "Write"]}}
@@ -166,13 +166,13 @@ SIBLING = "Bash `false`, which was called together with it, failed; this call di
 async def test_a_failing_bash_cancels_the_bash_calls_behind_it_and_no_read(tmp_path: Path) -> None:
     bash = RecordingTool("Bash", body=by_argument)
     read = RecordingTool("Read", shared=True)
-    async with a_line(tmp_path, bash, read) as line:
-        together = Together(line.use(ALLOW))
+    async with open_dispatcher(tmp_path, bash, read) as line:
+        together = BatchFixture(line.apply_settings(ALLOW))
         async with anyio.create_task_group() as tasks:
             together.start(tasks, "a", "Bash", command="false")
             together.start(tasks, "b", "Bash", command="true")
             together.start(tasks, "c", "Read")
-        recorded = [(entry["outcome"], entry.get("reason")) for entry in line.recorded()]
+        recorded = [(entry["outcome"], entry.get("reason")) for entry in line.read_journal()]
 
     assert together.outcomes["b"] == Cancelled(CancelReason.SIBLING_ERROR, SIBLING)
     assert isinstance(together.outcomes["c"], Completed)
@@ -190,8 +190,8 @@ async def test_a_failing_bash_stops_one_that_runs_beside_it(tmp_path: Path) -> N
     async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
         return await gates[str(arguments["command"])](arguments, context)
 
-    async with a_line(tmp_path, RecordingTool("Bash", body=body, shared=True)) as line:
-        together = Together(line.use(ALLOW))
+    async with open_dispatcher(tmp_path, RecordingTool("Bash", body=body, shared=True)) as line:
+        together = BatchFixture(line.apply_settings(ALLOW))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 together.start(tasks, "a", "Bash", command="long")
@@ -213,9 +213,12 @@ async def test_whom_a_failure_takes_along_is_a_setting(
     tmp_path: Path, abort: SiblingAbort, ran: list[str]
 ) -> None:
     tools = [RecordingTool("Bash", body=by_argument), RecordingTool("Read")]
-    async with a_line(tmp_path, *tools) as line:
-        batching = Batching(LONG, abort)
-        together = Together(line.use(ALLOW), Batches(batching, line.scope.apply).message())
+    async with open_dispatcher(tmp_path, *tools) as line:
+        batching = BatchSettings(LONG, abort)
+        together = BatchFixture(
+            line.apply_settings(ALLOW),
+            BatchWindow(batching, line.scope.apply_changes).create_message_batch(),
+        )
         async with anyio.create_task_group() as tasks:
             together.start(tasks, "a", "Bash", command="false")
             together.start(tasks, "b", "Bash", command="true")
@@ -230,9 +233,12 @@ async def test_a_call_that_follows_a_failure_runs_unless_it_is_of_the_same_messa
     tmp_path: Path,
 ) -> None:
     bash = RecordingTool("Bash", body=by_argument)
-    async with a_line(tmp_path, bash) as line:
-        line.use(ALLOW)
-        window, message = Together(line), Together(line, line.scope.batches.message())
+    async with open_dispatcher(tmp_path, bash) as line:
+        line.apply_settings(ALLOW)
+        window, message = (
+            BatchFixture(line),
+            BatchFixture(line, line.scope.batch_window.create_message_batch()),
+        )
         for together in (window, message):
             await together.run("a", "Bash", {"command": "false"})
             await together.run("b", "Bash", {"command": "true"})
@@ -245,8 +251,8 @@ async def test_a_call_that_follows_a_failure_runs_unless_it_is_of_the_same_messa
 async def test_a_tool_that_blocks_interrupts_is_left_to_finish(tmp_path: Path) -> None:
     gate = Gate()
     write = RecordingTool("Write", body=gate, interrupt=Interrupt.BLOCK)
-    async with a_line(tmp_path, write) as line:
-        together = Together(line.use(ALLOW))
+    async with open_dispatcher(tmp_path, write) as line:
+        together = BatchFixture(line.apply_settings(ALLOW))
         cancelled: list[bool] = []
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
@@ -276,15 +282,17 @@ async def test_what_shared_calls_of_a_message_change_is_applied_in_order_of_the_
     async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
         name = str(arguments["name"])
         await gates[name](arguments, context)
-        return text_result(name, changes=(FileDelivered(name),))
+        return build_text_result(name, changes=(FileDelivered(name),))
 
     async def note(arguments: JsonObject, context: CallContext) -> ToolResult:
         applied.append("write runs")
-        return text_result("written", changes=(FileDelivered("written"),))
+        return build_text_result("written", changes=(FileDelivered("written"),))
 
     tools = RecordingTool("Read", body=body, shared=True), RecordingTool("Write", body=note)
-    async with a_line(tmp_path, *tools) as line:
-        together = Together(line.use(ALLOW), Batches(Batching(), apply).message())
+    async with open_dispatcher(tmp_path, *tools) as line:
+        together = BatchFixture(
+            line.apply_settings(ALLOW), BatchWindow(BatchSettings(), apply).create_message_batch()
+        )
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for name in gates:
@@ -305,25 +313,25 @@ async def test_what_calls_of_a_window_change_is_applied_at_each_calls_end(tmp_pa
     async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
         if arguments["name"] == "a":
             await gate(arguments, context)
-        return text_result("", changes=(FileDelivered(str(arguments["name"])),))
+        return build_text_result("", changes=(FileDelivered(str(arguments["name"])),))
 
-    async with a_line(tmp_path, RecordingTool("Read", body=body, shared=True)) as line:
-        together = Together(line.use(ALLOW))
+    async with open_dispatcher(tmp_path, RecordingTool("Read", body=body, shared=True)) as line:
+        together = BatchFixture(line.apply_settings(ALLOW))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for name in "ab":
                     together.start(tasks, name, "Read", name=name)
                 await wait_all_tasks_blocked()
-                assert [line.scope.delivered(name) for name in "ab"] == [False, True]
+                assert [line.scope.is_delivered(name) for name in "ab"] == [False, True]
                 gate.open.set()
 
-    assert line.scope.delivered("a")
+    assert line.scope.is_delivered("a")
 
 
 class Doubtful(RecordingTool):
     """A tool that fails to say whether it shares."""
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         raise RuntimeError("no idea")
 
 
@@ -331,8 +339,8 @@ async def test_a_tool_that_cannot_say_whether_it_shares_runs_alone(tmp_path: Pat
     gate = Gate()
     tool = Doubtful("Read", body=gate)
     states: list[CallState] = []
-    async with a_line(tmp_path, tool) as line:
-        together = Together(line.use(ALLOW))
+    async with open_dispatcher(tmp_path, tool) as line:
+        together = BatchFixture(line.apply_settings(ALLOW))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for id in "ab":

@@ -15,8 +15,8 @@ from mcp_dispatch.approval.approver import Approver, AskFallback
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
-from mcp_dispatch.model.approval import Approved, Declined, LeftWithClient, Question, Reply
-from mcp_dispatch.model.calls import Answered, Completed, Outcome, ToolCall
+from mcp_dispatch.model.approval import ApprovalReply, Approved, AskDeferred, Declined, Question
+from mcp_dispatch.model.calls import ApprovalAnswer, Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy, Suspended
 from mcp_dispatch.model.tools import (
@@ -24,53 +24,55 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     ToolAsk,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load_settings
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
 
 @dataclass
-class Line:
+class DispatcherFixture:
     """A dispatcher over a temporary folder."""
 
     folder: Path
-    children: Children
+    children: ProcessGroup
     tools: Sequence[RecordingTool]
     fallback: AskFallback = AskFallback.DENY
     scope: Scope = field(init=False)
-    live: Live = field(init=False)
+    snapshot: Snapshot = field(init=False)
     dispatcher: Dispatcher = field(init=False)
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.folder, limit=10)
         self.journal = Journal(self.folder / "journal")
-        self.use({})
+        self.apply_settings({})
         self.dispatcher = Dispatcher(
-            lambda: self.live,
+            lambda: self.snapshot,
             Approver(self.fallback),
             ResultStore(self.folder / "results"),
             self.journal,
         )
 
-    def use(self, content: Mapping[str, Any]) -> "Line":
+    def apply_settings(self, content: Mapping[str, Any]) -> "DispatcherFixture":
         """Rules and hooks from a settings file, as if it had just been changed."""
         path = self.folder / "settings.json"
         path.write_text(json.dumps(content), encoding="utf-8")
-        settings: Settings = load([Layer(LayerKind.FLAG, path)], supported=frozenset({"hooks"}))
+        settings: Settings = load_settings(
+            [Layer(LayerKind.FLAG, path)], supported=frozenset({"hooks"})
+        )
         sources = [HookSource(kept.value, kept.file) for kept in settings.hooks]
         config, problems = parse_hooks(sources)
         assert problems == ()
         hooks = Hooks(config, self.children, {"PATH": "/usr/bin:/bin"}, workspace=self.folder)
-        policy = Policy(settings, (self.folder,), own=(), mode=settings.mode)
-        self.live = Live(assemble(self.tools, ()), hooks, policy)
+        policy = Policy(settings, (self.folder,), own_directories=(), mode=settings.mode)
+        self.snapshot = Snapshot(build_registry(self.tools, ()), hooks, policy)
         return self
 
     async def call(
@@ -79,18 +81,20 @@ class Line:
         call = ToolCall("call", "use", name, arguments)
         return await self.dispatcher.dispatch(call, self.scope, caller or ScriptedCaller())
 
-    def recorded(self) -> list[JsonObject]:
+    def read_journal(self) -> list[JsonObject]:
         lines = self.journal.path.read_text(encoding="utf-8").splitlines()
         entries: list[Json] = [json.loads(line) for line in lines]
         return [entry for entry in entries if isinstance(entry, dict)]
 
 
 @asynccontextmanager
-async def a_line(folder: Path, *tools: RecordingTool) -> AsyncGenerator[Line, None]:
+async def open_dispatcher(
+    folder: Path, *tools: RecordingTool
+) -> AsyncGenerator[DispatcherFixture, None]:
     for name in ("journal", "results"):
         (folder / name).mkdir(mode=0o700)
-    async with Children() as children:
-        yield Line(folder, children, tools)
+    async with ProcessGroup() as children:
+        yield DispatcherFixture(folder, children, tools)
 
 
 def hooks_for(event: str, *commands: str) -> dict[str, Any]:
@@ -98,13 +102,13 @@ def hooks_for(event: str, *commands: str) -> dict[str, Any]:
     return {event: [{"matcher": "*", "hooks": handlers}]}
 
 
-def says(**output: Any) -> str:
+def print_output(**output: Any) -> str:
     """A hook command that prints this as PreToolUse output."""
     text = json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **output}})
     return f"printf '%s' '{text}'"
 
 
-def texts(outcome: Outcome) -> list[Json]:
+def extract_texts(outcome: Outcome) -> list[Json]:
     assert isinstance(outcome, Completed)
     content = outcome.wire["content"]
     assert isinstance(content, list)
@@ -113,10 +117,10 @@ def texts(outcome: Outcome) -> list[Json]:
 
 async def test_an_allowed_call_is_completed(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T", x=1)
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T", x=1)
 
-    assert texts(outcome) == ["done"]
+    assert extract_texts(outcome) == ["done"]
     assert tool.calls == [{"x": 1}]
 
 
@@ -124,10 +128,10 @@ async def test_a_deny_rule_wins_over_a_hook_that_allows(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     rules = {
         "permissions": {"deny": ["T"]},
-        "hooks": hooks_for("PreToolUse", says(permissionDecision="allow")),
+        "hooks": hooks_for("PreToolUse", print_output(permissionDecision="allow")),
     }
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(rules).call("T")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(rules).call("T")
 
     assert outcome == Refusal(
         RefusedBy.PERMISSION,
@@ -142,10 +146,10 @@ async def test_an_ask_rule_still_asks_when_a_hook_allows(tmp_path: Path) -> None
     caller = ScriptedCaller(reply=Declined("no"))
     rules = {
         "permissions": {"ask": ["T"]},
-        "hooks": hooks_for("PreToolUse", says(permissionDecision="allow")),
+        "hooks": hooks_for("PreToolUse", print_output(permissionDecision="allow")),
     }
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(rules).call("T", caller)
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(rules).call("T", caller)
 
     assert isinstance(outcome, Refusal)
     assert len(caller.questions) == 1
@@ -155,9 +159,9 @@ async def test_an_ask_rule_still_asks_when_a_hook_allows(tmp_path: Path) -> None
 async def test_a_hooks_allow_skips_the_prompt_where_no_rule_speaks(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     caller = ScriptedCaller()
-    rules = {"hooks": hooks_for("PreToolUse", says(permissionDecision="allow"))}
-    async with a_line(tmp_path, tool) as line:
-        await line.use(rules).call("T", caller)
+    rules = {"hooks": hooks_for("PreToolUse", print_output(permissionDecision="allow"))}
+    async with open_dispatcher(tmp_path, tool) as line:
+        await line.apply_settings(rules).call("T", caller)
 
     assert (tool.calls, caller.questions) == ([{}], [])
 
@@ -170,8 +174,8 @@ async def test_a_hook_that_exits_with_two_denies_and_its_words_reach_the_model(
         "permissions": {"allow": ["T"]},
         "hooks": hooks_for("PreToolUse", "echo not on Fridays >&2; exit 2"),
     }
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(rules).call("T")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(rules).call("T")
 
     assert isinstance(outcome, Refusal)
     assert "not on Fridays" in outcome.message
@@ -180,10 +184,10 @@ async def test_a_hook_that_exits_with_two_denies_and_its_words_reach_the_model(
 
 async def test_a_rewrite_is_judged_again(tmp_path: Path) -> None:
     tool = RecordingTool("Bash")
-    rewrite = says(permissionDecision="allow", updatedInput={"command": "rm x"})
+    rewrite = print_output(permissionDecision="allow", updatedInput={"command": "rm x"})
     rules = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks_for("PreToolUse", rewrite)}
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(rules).call("Bash", command="ls")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(rules).call("Bash", command="ls")
 
     assert isinstance(outcome, Refusal)
     assert "Bash(rm:*)" in outcome.message
@@ -192,10 +196,10 @@ async def test_a_rewrite_is_judged_again(tmp_path: Path) -> None:
 
 async def test_a_deny_of_the_original_arguments_stands_after_a_rewrite(tmp_path: Path) -> None:
     tool = RecordingTool("Bash")
-    rewrite = says(permissionDecision="allow", updatedInput={"command": "ls"})
+    rewrite = print_output(permissionDecision="allow", updatedInput={"command": "ls"})
     rules = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks_for("PreToolUse", rewrite)}
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(rules).call("Bash", command="rm x")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(rules).call("Bash", command="rm x")
 
     assert isinstance(outcome, Refusal)
     assert "Bash(rm:*)" in outcome.message
@@ -206,9 +210,9 @@ async def test_a_rewrite_that_breaks_the_schema_is_refused_in_the_hooks_name(
     tmp_path: Path,
 ) -> None:
     tool = RecordingTool("T", validator=Forbids("bad"))
-    command = says(permissionDecision="allow", updatedInput={"bad": 1})
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use({"hooks": hooks_for("PreToolUse", command)}).call("T")
+    command = print_output(permissionDecision="allow", updatedInput={"bad": 1})
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings({"hooks": hooks_for("PreToolUse", command)}).call("T")
 
     assert isinstance(outcome, Refusal)
     assert outcome.by is RefusedBy.SCHEMA
@@ -218,9 +222,9 @@ async def test_a_rewrite_that_breaks_the_schema_is_refused_in_the_hooks_name(
 
 async def test_a_rewrite_that_passes_is_what_runs(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    command = says(permissionDecision="allow", updatedInput={"x": 2})
-    async with a_line(tmp_path, tool) as line:
-        await line.use({"hooks": hooks_for("PreToolUse", command)}).call("T", x=1)
+    command = print_output(permissionDecision="allow", updatedInput={"x": 2})
+    async with open_dispatcher(tmp_path, tool) as line:
+        await line.apply_settings({"hooks": hooks_for("PreToolUse", command)}).call("T", x=1)
 
     assert tool.calls == [{"x": 2}]
 
@@ -233,14 +237,14 @@ async def test_what_hooks_say_to_the_model_follows_the_result(tmp_path: Path) ->
     rules = {
         "permissions": {"allow": ["T"]},
         "hooks": {
-            **hooks_for("PreToolUse", says(additionalContext="mind the gap")),
+            **hooks_for("PreToolUse", print_output(additionalContext="mind the gap")),
             **hooks_for("PostToolUse", f"printf '%s' '{after}'"),
         },
     }
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(rules).call("T")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(rules).call("T")
 
-    assert texts(outcome) == [
+    assert extract_texts(outcome) == [
         "done",
         "PreToolUse:T hook additional context: mind the gap",
         "PostToolUse:T hook additional context: formatted",
@@ -251,8 +255,8 @@ async def test_refusals_before_the_rules_fire_no_hook(tmp_path: Path) -> None:
     tool = RecordingTool("T", validator=Forbids("bad"))
     witness = tmp_path / "hook-ran"
     rules = {"hooks": hooks_for("PreToolUse", f"touch '{witness}'")}
-    async with a_line(tmp_path, tool) as line:
-        line.use(rules)
+    async with open_dispatcher(tmp_path, tool) as line:
+        line.apply_settings(rules)
         unknown = await line.call("Nope")
         invalid = await line.call("T", bad=1)
 
@@ -268,16 +272,18 @@ async def test_a_tool_that_raises_becomes_an_error_result_and_the_line_goes_on(
     async def crash(_: JsonObject, __: CallContext) -> ToolResult:
         raise ZeroDivisionError("by zero")
 
-    async with a_line(tmp_path, RecordingTool("T", body=crash), RecordingTool("U")) as line:
-        line.use({"permissions": {"allow": ["T", "U"]}})
+    async with open_dispatcher(
+        tmp_path, RecordingTool("T", body=crash), RecordingTool("U")
+    ) as line:
+        line.apply_settings({"permissions": {"allow": ["T", "U"]}})
         crashed = await line.call("T")
         fine = await line.call("U")
 
-    assert texts(crashed) == [
+    assert extract_texts(crashed) == [
         "<tool_use_error>T failed unexpectedly: ZeroDivisionError: by zero. "
         "The server's log has the details.</tool_use_error>"
     ]
-    assert texts(fine) == ["done"]
+    assert extract_texts(fine) == ["done"]
 
 
 async def test_an_upstreams_protocol_error_is_an_outcome_of_its_own(tmp_path: Path) -> None:
@@ -286,8 +292,8 @@ async def test_an_upstreams_protocol_error_is_an_outcome_of_its_own(tmp_path: Pa
     async def refuse(_: JsonObject, __: CallContext) -> ProtocolError:
         return error
 
-    async with a_line(tmp_path, RecordingTool("T", body=refuse)) as line:
-        outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T")
+    async with open_dispatcher(tmp_path, RecordingTool("T", body=refuse)) as line:
+        outcome = await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T")
 
     assert outcome == error
 
@@ -295,14 +301,14 @@ async def test_an_upstreams_protocol_error_is_an_outcome_of_its_own(tmp_path: Pa
 async def test_no_slot_is_held_while_a_person_thinks(tmp_path: Path) -> None:
     answer = anyio.Event()
 
-    async def think(_: Question) -> Reply:
+    async def think(_: Question) -> ApprovalReply:
         await answer.wait()
         return Approved()
 
     asked, free = RecordingTool("Asked"), RecordingTool("Free")
     outcomes: list[Outcome] = []
-    async with a_line(tmp_path, asked, free) as line:
-        line.use({"permissions": {"allow": ["Free"], "ask": ["Asked"]}})
+    async with open_dispatcher(tmp_path, asked, free) as line:
+        line.apply_settings({"permissions": {"allow": ["Free"], "ask": ["Asked"]}})
 
         async def ask() -> None:
             outcomes.append(await line.call("Asked", ScriptedCaller(reply=think)))
@@ -313,17 +319,17 @@ async def test_no_slot_is_held_while_a_person_thinks(tmp_path: Path) -> None:
             outcomes.append(await line.call("Free"))
             answer.set()
 
-    assert [texts(outcome) for outcome in outcomes] == [["done"], ["done"]]
+    assert [extract_texts(outcome) for outcome in outcomes] == [["done"], ["done"]]
     assert (len(free.calls), len(asked.calls)) == (1, 1)
 
 
 async def test_a_rule_that_became_deny_while_a_person_thought_denies(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with a_line(tmp_path, tool) as line:
-        line.use({"permissions": {"ask": ["T"]}})
+    async with open_dispatcher(tmp_path, tool) as line:
+        line.apply_settings({"permissions": {"ask": ["T"]}})
 
-        async def allow_but_the_rules_change(_: Question) -> Reply:
-            line.use({"permissions": {"deny": ["T"]}})
+        async def allow_but_the_rules_change(_: Question) -> ApprovalReply:
+            line.apply_settings({"permissions": {"deny": ["T"]}})
             return Approved()
 
         outcome = await line.call("T", ScriptedCaller(reply=allow_but_the_rules_change))
@@ -338,35 +344,35 @@ async def test_a_question_left_with_the_client_runs_nothing_until_it_is_answered
 ) -> None:
     tool = RecordingTool("T")
     ran = tmp_path / "hook-runs"
-    caller = ScriptedCaller(reply=LeftWithClient({"permission": {}}))
+    caller = ScriptedCaller(reply=AskDeferred({"permission": {}}))
     yes: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
-    async with a_line(tmp_path, tool) as line:
-        line.use({"hooks": hooks_for("PreToolUse", f"echo x >> '{ran}'")})
+    async with open_dispatcher(tmp_path, tool) as line:
+        line.apply_settings({"hooks": hooks_for("PreToolUse", f"echo x >> '{ran}'")})
         first = await line.call("T", caller, x=1)
         before = list(tool.calls)
         assert isinstance(first, Suspended)
-        asked = line.scope.asks.take(first.state, "T", {"x": 1})
+        asked = line.scope.pending_questions.pop(first.state, "T", {"x": 1})
         assert asked is not None
-        call = ToolCall("again", "use", "T", {"x": 1}, answered=Answered(asked, yes))
+        call = ToolCall("again", "use", "T", {"x": 1}, approval_answer=ApprovalAnswer(asked, yes))
         second = await line.dispatcher.dispatch(call, line.scope, caller)
 
     assert before == []
-    assert texts(second) == ["done"]
+    assert extract_texts(second) == ["done"]
     assert ran.read_text(encoding="utf-8") == "x\n"
-    assert line.scope.asks.take(first.state, "T", {"x": 1}) is None
+    assert line.scope.pending_questions.pop(first.state, "T", {"x": 1}) is None
 
 
 async def test_a_retried_call_is_judged_by_the_rules_again(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    caller = ScriptedCaller(reply=LeftWithClient({}))
+    caller = ScriptedCaller(reply=AskDeferred({}))
     yes: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         first = await line.call("T", caller)
         assert isinstance(first, Suspended)
-        asked = line.scope.asks.take(first.state, "T", {})
+        asked = line.scope.pending_questions.pop(first.state, "T", {})
         assert asked is not None
-        line.use({"permissions": {"deny": ["T"]}})
-        call = ToolCall("again", "use", "T", {}, answered=Answered(asked, yes))
+        line.apply_settings({"permissions": {"deny": ["T"]}})
+        call = ToolCall("again", "use", "T", {}, approval_answer=ApprovalAnswer(asked, yes))
         second = await line.dispatcher.dispatch(call, line.scope, caller)
 
     assert isinstance(second, Refusal)
@@ -376,10 +382,10 @@ async def test_a_retried_call_is_judged_by_the_rules_again(tmp_path: Path) -> No
 async def test_the_tools_own_question_is_put_to_a_person(tmp_path: Path) -> None:
     tool = RecordingTool("T", ask=ToolAsk("this cannot be undone"))
     caller = ScriptedCaller(reply=Approved())
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         outcome = await line.call("T", caller)
 
-    assert texts(outcome) == ["done"]
+    assert extract_texts(outcome) == ["done"]
     assert caller.questions[0].decision.by.reason == "this cannot be undone"
 
 
@@ -394,16 +400,18 @@ async def test_a_cancel_stops_a_tool_or_lets_it_finish_as_it_says(
         inside.set()
         await leave.wait()
         effects.append("whole")
-        return text_result("done")
+        return build_text_result("done")
 
-    async with a_line(tmp_path, RecordingTool("T", body=work, interrupt=interrupt)) as line:
-        line.use({"permissions": {"allow": ["T"]}})
+    async with open_dispatcher(
+        tmp_path, RecordingTool("T", body=work, interrupt=interrupt)
+    ) as line:
+        line.apply_settings({"permissions": {"allow": ["T"]}})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(line.call, "T")
             await inside.wait()
             tasks.cancel_scope.cancel()
             leave.set()
-        recorded = line.recorded()
+        recorded = line.read_journal()
 
     finished = interrupt is Interrupt.BLOCK
     assert effects == (["whole"] if finished else [])
@@ -414,23 +422,25 @@ async def test_a_cancel_stops_a_tool_or_lets_it_finish_as_it_says(
 
 async def test_a_large_result_is_kept_and_readable_by_its_scope(tmp_path: Path) -> None:
     async def long(_: JsonObject, __: CallContext) -> ToolResult:
-        return text_result("line\n" * 20_000)
+        return build_text_result("line\n" * 20_000)
 
     tool = RecordingTool("T", body=long, result_limit=50_000)
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use({"permissions": {"allow": ["T"]}}).call("T")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T")
 
     assert isinstance(outcome, Completed)
     (replaced,) = outcome.replaced
     assert replaced.file is not None
     assert Path(replaced.file).read_text(encoding="utf-8") == "line\n" * 20_000
-    assert line.scope.delivered(replaced.file)
-    assert str(texts(outcome)[0]).startswith("<persisted-output>\nOutput too large (97.7KB).")
+    assert line.scope.is_delivered(replaced.file)
+    assert str(extract_texts(outcome)[0]).startswith(
+        "<persisted-output>\nOutput too large (97.7KB)."
+    )
 
 
 async def test_a_failing_tool_fires_the_failure_hooks(tmp_path: Path) -> None:
     async def fail(_: JsonObject, __: CallContext) -> ToolResult:
-        return error_result("Exit code 1")
+        return build_error_result("Exit code 1")
 
     seen = tmp_path / "seen.json"
     tool = RecordingTool("T", body=fail)
@@ -438,8 +448,8 @@ async def test_a_failing_tool_fires_the_failure_hooks(tmp_path: Path) -> None:
         "permissions": {"allow": ["T"]},
         "hooks": hooks_for("PostToolUseFailure", f"cat > '{seen}'"),
     }
-    async with a_line(tmp_path, tool) as line:
-        await line.use(rules).call("T", x=1)
+    async with open_dispatcher(tmp_path, tool) as line:
+        await line.apply_settings(rules).call("T", x=1)
 
     told = json.loads(seen.read_text(encoding="utf-8"))
     assert (told["hook_event_name"], told["tool_input"], told["error"]) == (
@@ -454,42 +464,42 @@ async def test_a_failing_tool_fires_the_failure_hooks(tmp_path: Path) -> None:
 async def test_progress_reaches_the_caller_while_the_tool_runs(tmp_path: Path) -> None:
     async def step(_: JsonObject, context: CallContext) -> ToolResult:
         await context.progress({"progress": 1, "total": 2})
-        return text_result("done")
+        return build_text_result("done")
 
     caller = ScriptedCaller()
-    async with a_line(tmp_path, RecordingTool("T", body=step)) as line:
-        await line.use({"permissions": {"allow": ["T"]}}).call("T", caller)
+    async with open_dispatcher(tmp_path, RecordingTool("T", body=step)) as line:
+        await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T", caller)
 
     assert caller.progressed == [{"progress": 1, "total": 2}]
 
 
 async def test_a_bug_of_ours_is_raised_and_still_in_the_journal(tmp_path: Path) -> None:
     class Broken:
-        def problems(self, arguments: Json) -> list[str]:
+        def find_problems(self, arguments: Json) -> list[str]:
             raise AssertionError("a bug")
 
     tool = RecordingTool("T")
     object.__setattr__(tool, "validator", Broken())
-    async with a_line(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as line:
         with pytest.raises(AssertionError, match="a bug"):
             await line.call("T")
-        recorded = line.recorded()
+        recorded = line.read_journal()
 
     assert [entry["outcome"] for entry in recorded] == ["protocol_error"]
 
 
 async def test_the_live_parts_can_be_replaced_between_calls(tmp_path: Path) -> None:
     first, second = RecordingTool("T"), RecordingTool("T")
-    async with a_line(tmp_path, first) as line:
-        line.use({"permissions": {"allow": ["T"]}})
+    async with open_dispatcher(tmp_path, first) as line:
+        line.apply_settings({"permissions": {"allow": ["T"]}})
         await line.call("T")
-        line.live = replace(line.live, pool=assemble([second], ()))
+        line.snapshot = replace(line.snapshot, pool=build_registry([second], ()))
         await line.call("T")
 
     assert (len(first.calls), len(second.calls)) == (1, 1)
 
 
-def replaces(event: str, value: Json) -> str:
+def print_replacement(event: str, value: Json) -> str:
     """A hook command that wants this in place of the result."""
     output = {"hookEventName": event, "updatedToolOutput": value}
     return f"printf '%s' '{json.dumps({'hookSpecificOutput': output})}'"
@@ -517,10 +527,10 @@ async def test_a_hook_replaces_the_result_of_an_upstream_before_it_is_measured(
     tool = RecordingTool("t", server="s", rule="mcp__s__t", body=much, result_limit=5_000)
     settings = {
         "permissions": {"allow": ["mcp__s__t"]},
-        "hooks": hooks_for("PostToolUse", replaces("PostToolUse", value)),
+        "hooks": hooks_for("PostToolUse", print_replacement("PostToolUse", value)),
     }
-    async with a_line(tmp_path, tool) as line:
-        outcome = await line.use(settings).call("t")
+    async with open_dispatcher(tmp_path, tool) as line:
+        outcome = await line.apply_settings(settings).call("t")
 
     assert isinstance(outcome, Completed)
     assert outcome.wire == wire
@@ -529,18 +539,18 @@ async def test_a_hook_replaces_the_result_of_an_upstream_before_it_is_measured(
 
 async def test_a_hook_replaces_neither_a_built_ins_result_nor_a_failure(tmp_path: Path) -> None:
     async def fails(_: JsonObject, __: CallContext) -> ToolResult:
-        return error_result("oh no")
+        return build_error_result("oh no")
 
     own = RecordingTool("T")
     failing = RecordingTool("t", server="s", rule="mcp__s__t", body=fails)
     settings = {
         "permissions": {"allow": ["mcp__s__t", "T"]},
         "hooks": {
-            **hooks_for("PostToolUse", replaces("PostToolUse", "x")),
-            **hooks_for("PostToolUseFailure", replaces("PostToolUseFailure", "x")),
+            **hooks_for("PostToolUse", print_replacement("PostToolUse", "x")),
+            **hooks_for("PostToolUseFailure", print_replacement("PostToolUseFailure", "x")),
         },
     }
-    async with a_line(tmp_path, own, failing) as line:
-        line.use(settings)
-        assert texts(await line.call("T")) == ["done"]
-        assert texts(await line.call("t")) == ["oh no"]
+    async with open_dispatcher(tmp_path, own, failing) as line:
+        line.apply_settings(settings)
+        assert extract_texts(await line.call("T")) == ["done"]
+        assert extract_texts(await line.call("t")) == ["oh no"]

@@ -28,13 +28,13 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     Sharing,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
-from mcp_dispatch.pipeline.batch import CallState, Member
-from mcp_dispatch.pipeline.executor import Executor, Stream
+from mcp_dispatch.pipeline.batch import CallRun, CallState
+from mcp_dispatch.pipeline.executor import CallStream, Executor
 from mcp_dispatch.pipeline.scope import Scope
-from tests.pipeline.test_dispatcher import Line, a_line
+from tests.pipeline.test_dispatcher import DispatcherFixture, open_dispatcher
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
 T = TypeVar("T")
@@ -142,14 +142,14 @@ class Model:
             call.running = True
 
 
-class Looking(RecordingTool):
+class SharedTool(RecordingTool):
     """A shell: what only looks may share."""
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.SHARED if arguments.get("looks") else Sharing.EXCLUSIVE
 
 
-class Bodies:
+class GatedBodies:
     """The insides of all tools: what runs, waits to be told how to end, and leaves a trace."""
 
     def __init__(self) -> None:
@@ -158,14 +158,14 @@ class Bodies:
         self._failing: dict[int, bool] = {}
         self._told: dict[int, anyio.Event] = {}
 
-    def tell(self, index: int, *, failing: bool) -> None:
+    def finish(self, index: int, *, failing: bool) -> None:
         self._failing[index] = failing
         self._told[index].set()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """A test that failed must end too."""
         for index in self.running:
-            self.tell(index, failing=False)
+            self.finish(index, failing=False)
 
     async def __call__(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         index = int(context.call_id)
@@ -176,7 +176,7 @@ class Bodies:
             self.ran_to_the_end.append(index)
         finally:
             self.running.remove(index)
-        return error_result("no") if self._failing[index] else text_result("yes")
+        return build_error_result("no") if self._failing[index] else build_text_result("yes")
 
 
 class ExecutorMachine(RuleBasedStateMachine):
@@ -185,15 +185,15 @@ class ExecutorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.bodies = Bodies()
-        self.delivered: list[Member] = []
+        self.bodies = GatedBodies()
+        self.delivered: list[CallRun] = []
         self.seen: dict[int, list[CallState]] = {}
         self._stack = ExitStack()
         self._portal: BlockingPortal = self._stack.enter_context(start_blocking_portal())
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.stream: Stream = self._stack.enter_context(self._opened(folder))
+        self.stream: CallStream = self._stack.enter_context(self._opened(folder))
 
-    def _opened(self, folder: Path) -> AbstractContextManager[Stream]:
+    def _opened(self, folder: Path) -> AbstractContextManager[CallStream]:
         return self._portal.wrap_async_context_manager(_Opened(folder, self.bodies))
 
     def _do(self, act: Callable[[], T]) -> T:
@@ -209,7 +209,7 @@ class ExecutorMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        assert self.stream.members == []
+        assert self.stream.runs == []
 
     @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=5))
     def add(self, kinds: list[Kind]) -> None:
@@ -232,7 +232,7 @@ class ExecutorMachine(RuleBasedStateMachine):
         self._finish(data.draw(st.sampled_from(self.model.running)), failing=failing)
 
     def _finish(self, index: int, *, failing: bool) -> None:
-        self._do(lambda: self.bodies.tell(index, failing=failing))
+        self._do(lambda: self.bodies.finish(index, failing=failing))
         self.model.finish(index, failing=failing)
 
     @precondition(lambda self: self.model.calls)
@@ -240,7 +240,7 @@ class ExecutorMachine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         index = data.draw(st.integers(0, len(self.model.calls) - 1))
 
-        self._do(lambda: self.stream.members[index].cancel(CancelReason.USER_INTERRUPTED))
+        self._do(lambda: self.stream.runs[index].cancel(CancelReason.USER_INTERRUPTED))
         self.model.cancel(index)
 
     # Early on it would leave nothing to try.
@@ -268,7 +268,7 @@ class ExecutorMachine(RuleBasedStateMachine):
     @invariant()
     def every_call_is_in_the_state_it_should_be_in(self) -> None:
         for index, (member, call) in enumerate(
-            zip(self.stream.members, self.model.calls, strict=True)
+            zip(self.stream.runs, self.model.calls, strict=True)
         ):
             assert member.state is self._state(index, call)
 
@@ -294,9 +294,9 @@ class ExecutorMachine(RuleBasedStateMachine):
         finally:
             self._stack.close()
 
-    async def _rest(self) -> list[Member]:
+    async def _rest(self) -> list[CallRun]:
         """What `remaining` delivers once all is at rest: nothing is left to wait for."""
-        delivered: list[Member] = []
+        delivered: list[CallRun] = []
 
         async def collect() -> None:
             async for member in self.stream.remaining():
@@ -324,28 +324,30 @@ class ExecutorMachine(RuleBasedStateMachine):
 class _Opened(AsyncExitStack):
     """A dispatcher with three tools, a scope of its own and a stream."""
 
-    def __init__(self, folder: Path, bodies: Bodies) -> None:
+    def __init__(self, folder: Path, bodies: GatedBodies) -> None:
         super().__init__()
         self._folder = folder
         self._bodies = bodies
         self._tools = (
             RecordingTool("Read", body=bodies, shared=True, validator=Forbids("bad")),
             RecordingTool("Write", body=bodies, interrupt=Interrupt.BLOCK),
-            Looking("Bash", body=bodies),
+            SharedTool("Bash", body=bodies),
         )
 
-    async def __aenter__(self) -> Stream:  # pyright: ignore[reportIncompatibleMethodOverride]  what it opens is the stream
+    async def __aenter__(self) -> CallStream:  # pyright: ignore[reportIncompatibleMethodOverride]  what it opens is the stream
         await super().__aenter__()
-        line: Line = await self.enter_async_context(a_line(self._folder, *self._tools))
-        line.use(RULES)
+        line: DispatcherFixture = await self.enter_async_context(
+            open_dispatcher(self._folder, *self._tools)
+        )
+        line.apply_settings(RULES)
         tasks = await self.enter_async_context(anyio.create_task_group())
         self.callback(tasks.cancel_scope.cancel)
-        self.callback(self._bodies.let_go)
+        self.callback(self._bodies.release)
         scope = Scope(self._folder, limit=LIMIT)
         return Executor(line.dispatcher).stream(scope, tasks)
 
 
-def _end(member: Member) -> str:
+def _end(member: CallRun) -> str:
     match member.outcome:
         case Completed(executed):
             return "failed" if executed.result.is_error else "done"

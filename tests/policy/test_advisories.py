@@ -19,13 +19,13 @@ from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, polic
 BYPASS, ACCEPT = PermissionMode.BYPASS_PERMISSIONS, PermissionMode.ACCEPT_EDITS
 
 
-def unprompted(workspace: Path, command: str) -> bool:
+def is_unprompted(workspace: Path, command: str) -> bool:
     """Whether it would run with no rules, in the default mode."""
-    return policy(workspace).judge(bash(command, workspace)).effect is ALLOW
+    return policy(workspace).evaluate(bash(command, workspace)).effect is ALLOW
 
 
-def verdict(workspace: Path, rules: Rules, command: str) -> Effect:
-    return policy(workspace, rules).judge(bash(command, workspace)).effect
+def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
+    return policy(workspace, rules).evaluate(bash(command, workspace)).effect
 
 
 def test_cve_2025_54794_a_directory_whose_name_only_begins_alike_is_outside(tmp_path: Path):
@@ -35,10 +35,10 @@ def test_cve_2025_54794_a_directory_whose_name_only_begins_alike_is_outside(tmp_
     judged = policy(workspace, Rules(allow=[f"Edit(/{workspace}/**)"]))
     beside = tmp_path / "app_evil" / "x"
 
-    assert judged.judge(on_file("Read", workspace / "x")).effect is ALLOW
-    assert judged.judge(on_file("Read", beside)).effect is ASK
-    assert judged.judge(on_file("Edit", beside)).effect is ASK
-    assert judged.judge(on_file("Read", workspace / ".." / "app_evil" / "x")).effect is ASK
+    assert judged.evaluate(on_file("Read", workspace / "x")).effect is ALLOW
+    assert judged.evaluate(on_file("Read", beside)).effect is ASK
+    assert judged.evaluate(on_file("Edit", beside)).effect is ASK
+    assert judged.evaluate(on_file("Read", workspace / ".." / "app_evil" / "x")).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_cve_2025_54794_a_directory_whose_name_only_begins_alike_is_outside(tmp_
     ],
 )
 def test_cve_2025_54795_quotes_do_not_break_out_of_echo(tmp_path: Path, command: str):
-    assert not unprompted(tmp_path, command)
-    assert verdict(tmp_path, Rules(allow=["Bash(echo a:*)"]), command) is not ALLOW
+    assert not is_unprompted(tmp_path, command)
+    assert evaluate_command(tmp_path, Rules(allow=["Bash(echo a:*)"]), command) is not ALLOW
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_cve_2025_54795_quotes_do_not_break_out_of_echo(tmp_path: Path, command:
 def test_cve_2025_55284_no_command_that_reaches_the_network_runs_unasked(
     tmp_path: Path, command: str
 ):
-    assert not unprompted(tmp_path, command)
-    assert not unprompted(tmp_path, f"cat secret | {command}")
+    assert not is_unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, f"cat secret | {command}")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_cve_2025_55284_no_command_that_reaches_the_network_runs_unasked(
 def test_cve_2025_58764_ripgrep_that_runs_programs_does_not_run_unasked(
     tmp_path: Path, command: str
 ):
-    assert not unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, command)
 
 
 def test_cve_2025_59041_and_59828_nothing_of_a_repository_is_run_to_judge_a_call(tmp_path: Path):
@@ -125,7 +125,7 @@ def test_cve_2025_59041_and_59828_nothing_of_a_repository_is_run_to_judge_a_call
     ]
 
     assert decided == ["ask", "ask"]
-    assert not any(unprompted(workspace, command) for command in commands)
+    assert not any(is_unprompted(workspace, command) for command in commands)
     assert not marker.exists()
 
 
@@ -141,8 +141,8 @@ def test_cve_2025_59829_and_2026_25724_a_deny_is_not_passed_through_a_link(tmp_p
     judged = policy(workspace, rules)
 
     for path in ("link", "hop/key", "hop/new", "./hop/./key"):
-        assert judged.judge(on_file("Read", workspace / path)).effect is DENY
-        assert judged.judge(bash(f"cat {path}", workspace)).effect is DENY
+        assert judged.evaluate(on_file("Read", workspace / path)).effect is DENY
+        assert judged.evaluate(bash(f"cat {path}", workspace)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_cve_2025_59829_and_2026_25724_a_deny_is_not_passed_through_a_link(tmp_p
     ],
 )
 def test_cve_2025_64755_sed_that_writes_or_runs_does_not_run_unasked(tmp_path: Path, script: str):
-    assert not unprompted(tmp_path, script)
+    assert not is_unprompted(tmp_path, script)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_cve_2025_64755_sed_that_writes_or_runs_does_not_run_unasked(tmp_path: P
 def test_cve_2025_66032_expansions_and_abbreviated_flags_do_not_run_unasked(
     tmp_path: Path, command: str
 ):
-    assert not unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, command)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_cve_2026_24052_a_host_that_begins_like_an_allowed_one_is_another(tmp_pa
 
     subject = Subject("WebFetch", "WebFetch", None, {"url": url}, {"url": url}, None)
 
-    assert judged.judge(subject).effect is ASK
+    assert judged.evaluate(subject).effect is ASK
 
 
 def test_cve_2026_24052_the_allowed_host_itself_is_allowed_in_every_spelling(tmp_path: Path):
@@ -201,7 +201,7 @@ def test_cve_2026_24052_the_allowed_host_itself_is_allowed_in_every_spelling(tmp
 
     for url in ("https://docs.python.org/3/", "https://DOCS.Python.ORG./3/"):
         subject = Subject("WebFetch", "WebFetch", None, {"url": url}, {"url": url}, None)
-        assert judged.judge(subject).effect is ALLOW
+        assert judged.evaluate(subject).effect is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,11 @@ def test_cve_2026_24052_the_allowed_host_itself_is_allowed_in_every_spelling(tmp
 def test_cve_2026_24053_no_redirect_hides_its_target(tmp_path: Path, redirect: str, file: str):
     command = f"echo x {redirect}"
 
-    assert not unprompted(tmp_path, command)
-    assert verdict(tmp_path, Rules(allow=["Bash(echo:*)"]), command) is ASK
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=[f"Edit({file})"]), command) is DENY
+    assert not is_unprompted(tmp_path, command)
+    assert evaluate_command(tmp_path, Rules(allow=["Bash(echo:*)"]), command) is ASK
+    assert (
+        evaluate_command(tmp_path, Rules(allow=["Bash"], deny=[f"Edit({file})"]), command) is DENY
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,8 +237,11 @@ def test_cve_2026_24053_no_redirect_hides_its_target(tmp_path: Path, redirect: s
     ],
 )
 def test_cve_2026_24887_find_that_acts_does_not_run_unasked(tmp_path: Path, command: str):
-    assert not unprompted(tmp_path, command)
-    assert verdict(tmp_path, Rules(allow=["Bash(find:*)", "Bash(fd a:*)"]), command) is not ALLOW
+    assert not is_unprompted(tmp_path, command)
+    assert (
+        evaluate_command(tmp_path, Rules(allow=["Bash(find:*)", "Bash(fd a:*)"]), command)
+        is not ALLOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,7 +261,7 @@ def test_cve_2026_25722_a_target_is_where_it_is_after_the_cd(
 ):
     rules = Rules(allow=["Bash(echo:*)", "Bash(cd:*)", "Bash(pushd:*)", "Edit(./**)"])
 
-    assert verdict(tmp_path, rules, command) is expected
+    assert evaluate_command(tmp_path, rules, command) is expected
 
 
 @pytest.mark.parametrize(
@@ -269,7 +274,7 @@ def test_cve_2026_25722_a_target_is_where_it_is_after_the_cd(
 def test_cve_2026_25723_every_stage_of_a_pipeline_is_judged_in_accept_edits(
     tmp_path: Path, command: str
 ):
-    assert policy(tmp_path, mode=ACCEPT).judge(bash(command, tmp_path)).effect is ASK
+    assert policy(tmp_path, mode=ACCEPT).evaluate(bash(command, tmp_path)).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -282,7 +287,7 @@ def test_cve_2026_25725_configuration_that_does_not_exist_yet_is_protected(
     allowed = policy(tmp_path, Rules(allow=["Write", "Edit", "Bash"]), ACCEPT)
 
     for subject in (on_file("Write", tmp_path / path), bash(f"echo x > {path}", tmp_path)):
-        assert allowed.judge(subject).effect is not ALLOW
+        assert allowed.evaluate(subject).effect is not ALLOW
 
 
 @pytest.mark.parametrize("name", ["a$(id).txt", "a`id`.txt", "a;id;.txt", "a'\"b.txt", "-rf", "~x"])
@@ -290,9 +295,11 @@ def test_cve_2026_35020_a_file_name_is_never_shell_text(tmp_path: Path, name: st
     """And -35021, -35022: double quotes do not keep `$(…)` from running."""
     judged = policy(tmp_path, Rules(allow=["Edit(./**)"], deny=["Bash(id)"]))
 
-    assert judged.judge(on_file("Edit", tmp_path / name)).effect is ALLOW
-    assert verdict(tmp_path, Rules(allow=["Bash(cat:*)"]), 'cat "a$(id).txt"') is ASK
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(id)"]), 'cat "a$(id)"') is DENY
+    assert judged.evaluate(on_file("Edit", tmp_path / name)).effect is ALLOW
+    assert evaluate_command(tmp_path, Rules(allow=["Bash(cat:*)"]), 'cat "a$(id).txt"') is ASK
+    assert (
+        evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(id)"]), 'cat "a$(id)"') is DENY
+    )
 
 
 def test_cve_2026_55607_git_is_not_read_only_where_its_configuration_names_a_program(
@@ -303,7 +310,7 @@ def test_cve_2026_55607_git_is_not_read_only_where_its_configuration_names_a_pro
     (tmp_path / ".git" / "config").write_text("[core]\n\tfsmonitor = ./x\n", encoding="utf-8")
 
     for command in ("git status", "git diff", "git log", "cd . && git status", "git -C . status"):
-        assert not unprompted(tmp_path, command)
+        assert not is_unprompted(tmp_path, command)
 
 
 @pytest.mark.parametrize("count", [48, 49, 50, 51, 100, 1_000, 5_000])
@@ -313,7 +320,7 @@ def test_adversa_fifty_subcommands_a_deny_holds_after_any_number_of_them(
 ):
     judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
 
-    assert judged.judge(bash("true;" * count + "rm x", tmp_path)).effect is DENY
+    assert judged.evaluate(bash("true;" * count + "rm x", tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -325,7 +332,7 @@ def test_adversa_fifty_subcommands_a_deny_holds_after_any_number_of_them(
 )
 @pytest.mark.parametrize("awk", ["awk", "gawk", "mawk", "nawk", "busybox awk"])
 def test_brokensec_awk_an_interpreter_is_never_read_only(tmp_path: Path, awk: str, program: str):
-    assert not unprompted(tmp_path, f"{awk} '{program}' f")
+    assert not is_unprompted(tmp_path, f"{awk} '{program}' f")
 
 
 @pytest.mark.parametrize(
@@ -355,7 +362,7 @@ def test_brokensec_awk_an_interpreter_is_never_read_only(tmp_path: Path, awk: st
 def test_no_other_interpreter_or_pager_runs_unasked(tmp_path: Path, command: str):
     if command.startswith("jq"):
         command = "jq -f program f"
-    assert not unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, command)
 
 
 def test_a_deeplink_cannot_pass_flags_through_what_is_text(tmp_path: Path):
@@ -400,4 +407,4 @@ def test_a_deeplink_cannot_pass_flags_through_what_is_text(tmp_path: Path):
     ],
 )
 def test_gmo_flatt_eight_ways_none_runs_unasked(tmp_path: Path, command: str):
-    assert not unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, command)

@@ -15,12 +15,12 @@ HOOK_ALLOWS = Vote(Tier.ALLOW, ALLOW, "the hook says so", Origin("hook.sh"))
 HOOK_ASKS = Vote(Tier.HARD_ASK, ASK, "the hook says so", Origin("hook.sh"))
 
 
-def verdict(workspace: Path, rules: Rules, command: str) -> Effect:
-    return policy(workspace, rules).judge(bash(command, workspace)).effect
+def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
+    return policy(workspace, rules).evaluate(bash(command, workspace)).effect
 
 
-def unprompted(workspace: Path, command: str) -> bool:
-    return policy(workspace).judge(bash(command, workspace)).effect is ALLOW
+def is_unprompted(workspace: Path, command: str) -> bool:
+    return policy(workspace).evaluate(bash(command, workspace)).effect is ALLOW
 
 
 # --- parsing ----------------------------------------------------------------------------------
@@ -64,11 +64,13 @@ HIDDEN_PARTS = {
 
 @pytest.mark.parametrize("command", HIDDEN_PARTS.values(), ids=HIDDEN_PARTS.keys())
 def test_no_way_of_writing_hides_a_denied_command(tmp_path: Path, command: str):
-    denied = verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command)
-    asked = policy(tmp_path, Rules(ask=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS).judge(
+    denied = evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command)
+    asked = policy(tmp_path, Rules(ask=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS).evaluate(
         bash(command, tmp_path)
     )
-    allowed = verdict(tmp_path, Rules(allow=["Bash(echo:*)", "Bash(true)", "Bash(cat:*)"]), command)
+    allowed = evaluate_command(
+        tmp_path, Rules(allow=["Bash(echo:*)", "Bash(true)", "Bash(cat:*)"]), command
+    )
 
     assert denied is DENY
     assert asked.effect is ASK
@@ -77,7 +79,10 @@ def test_no_way_of_writing_hides_a_denied_command(tmp_path: Path, command: str):
 
 def test_a_wildcard_does_not_reach_over_an_operator(tmp_path: Path):
     for command in ("git log; rm x", "git log && rm x", "git log | sh", "git log\nrm x"):
-        assert verdict(tmp_path, Rules(allow=["Bash(git *)", "Bash(git log*)"]), command) is ASK
+        assert (
+            evaluate_command(tmp_path, Rules(allow=["Bash(git *)", "Bash(git log*)"]), command)
+            is ASK
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,8 +93,8 @@ def test_a_wildcard_does_not_reach_over_an_operator(tmp_path: Path):
     ],
 )
 def test_assignments_and_forms_that_evaluate_do_not_run_unasked(tmp_path: Path, command: str):
-    assert not unprompted(tmp_path, command)
-    assert not unprompted(tmp_path, f"{command}; ls")
+    assert not is_unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, f"{command}; ls")
 
 
 # --- assignments and wrappers -----------------------------------------------------------------
@@ -109,7 +114,7 @@ def test_assignments_and_forms_that_evaluate_do_not_run_unasked(tmp_path: Path, 
     ],
 )
 def test_a_deny_looks_past_every_assignment(tmp_path: Path, command: str):
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
+    assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
 
 
 @pytest.mark.parametrize(
@@ -121,9 +126,9 @@ def test_a_deny_looks_past_every_assignment(tmp_path: Path, command: str):
     ],
 )
 def test_a_variable_before_a_harmless_command_is_asked_about(tmp_path: Path, variable: str):
-    assert not unprompted(tmp_path, f"{variable} ls")
-    assert not unprompted(tmp_path, f"{variable}; ls")
-    assert verdict(tmp_path, Rules(allow=["Bash(ls:*)"]), f"{variable} ls") is ASK
+    assert not is_unprompted(tmp_path, f"{variable} ls")
+    assert not is_unprompted(tmp_path, f"{variable}; ls")
+    assert evaluate_command(tmp_path, Rules(allow=["Bash(ls:*)"]), f"{variable} ls") is ASK
 
 
 @pytest.mark.parametrize(
@@ -137,23 +142,23 @@ def test_a_variable_before_a_harmless_command_is_asked_about(tmp_path: Path, var
 def test_a_wrapper_hides_no_denied_command_and_grants_nothing(tmp_path: Path, wrapper: str):
     command = f"{wrapper} rm x"
 
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
+    assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
     program = wrapper.partition(" ")[0]
-    assert verdict(tmp_path, Rules(allow=[f"Bash({program}:*)"]), command) is not ALLOW
-    assert not unprompted(tmp_path, f"{wrapper} rm x")
+    assert evaluate_command(tmp_path, Rules(allow=[f"Bash({program}:*)"]), command) is not ALLOW
+    assert not is_unprompted(tmp_path, f"{wrapper} rm x")
 
 
 @pytest.mark.parametrize(
     "command", ["bash -c 'rm x'", "busybox sh -c 'rm x'", "ssh h 'rm x'", "eval 'rm x'", "sh -c rm"]
 )
 def test_a_shell_in_a_string_is_read_by_a_deny(tmp_path: Path, command: str):
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
+    assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
 
 
 def test_a_substitution_does_not_run_under_an_allow_for_the_outer_command(tmp_path: Path):
     for command in ("ls $(whoami)", "ls `whoami`", 'ls "$(whoami)"', "ls <(whoami)"):
-        assert verdict(tmp_path, Rules(allow=["Bash(ls *)"]), command) is ASK
-        assert not unprompted(tmp_path, f"{command} $(make)")
+        assert evaluate_command(tmp_path, Rules(allow=["Bash(ls *)"]), command) is ASK
+        assert not is_unprompted(tmp_path, f"{command} $(make)")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -161,14 +166,14 @@ def test_a_substitution_does_not_run_under_an_allow_for_the_outer_command(tmp_pa
 def test_a_cd_in_a_pipe_does_not_soften_a_deny(tmp_path: Path, command: str, mode: PermissionMode):
     judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
 
-    assert judged.judge(bash(command, tmp_path)).effect is DENY
+    assert judged.evaluate(bash(command, tmp_path)).effect is DENY
 
 
 def test_a_compound_command_is_asked_about_in_bypass_mode_too(tmp_path: Path):
     judged = policy(tmp_path, Rules(ask=["Bash(push:*)"]), PermissionMode.BYPASS_PERMISSIONS)
 
     for command in ("ls && push", "ls; (push x)", "echo $(push)"):
-        assert judged.judge(bash(command, tmp_path)).effect is ASK
+        assert judged.evaluate(bash(command, tmp_path)).effect is ASK
 
 
 # --- who is stricter --------------------------------------------------------------------------
@@ -180,10 +185,10 @@ def test_no_hook_softens_a_deny_and_none_skips_an_ask_rule(tmp_path: Path, mode:
     judged = policy(tmp_path, rules, mode)
 
     for hooks in ([HOOK_ALLOWS], [HOOK_ASKS], [HOOK_ASKS, HOOK_ALLOWS]):
-        assert judged.judge(bash("denied", tmp_path), hook_votes=hooks).effect is DENY
+        assert judged.evaluate(bash("denied", tmp_path), hook_votes=hooks).effect is DENY
         quiet = mode is PermissionMode.DONT_ASK
         expected = DENY if quiet else ASK
-        assert judged.judge(bash("asked", tmp_path), hook_votes=hooks).effect is expected
+        assert judged.evaluate(bash("asked", tmp_path), hook_votes=hooks).effect is expected
 
 
 @pytest.mark.parametrize("lower", list(LayerKind))
@@ -197,15 +202,15 @@ def test_no_layer_allows_what_another_asks_about_or_denies(
     for strict in (ASK, DENY):
         rules = (of(higher, ALLOW), of(lower, strict))
         judged = policy(tmp_path, settings=Settings(rules=rules))
-        assert judged.judge(bash("x y", tmp_path)).effect is strict
+        assert judged.evaluate(bash("x y", tmp_path)).effect is strict
 
 
 def test_new_arguments_are_judged_again(tmp_path: Path):
     """A hook's `updatedInput` once passed unread: the subject of a decision is what will run."""
     judged = policy(tmp_path, Rules(allow=["Bash(ls:*)"], deny=["Bash(rm:*)"]))
 
-    assert judged.judge(bash("ls", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is ALLOW
-    assert judged.judge(bash("rm x", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is DENY
+    assert judged.evaluate(bash("ls", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is ALLOW
+    assert judged.evaluate(bash("rm x", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is DENY
 
 
 # --- paths ------------------------------------------------------------------------------------
@@ -220,8 +225,8 @@ def test_a_new_file_below_a_linked_directory_is_written_where_the_link_leads(tmp
         workspace, Rules(allow=[f"Edit(/{workspace}/**)"], deny=[f"Edit(/{tmp_path}/out/x)"])
     )
 
-    assert judged.judge(on_file("Write", workspace / "src" / "link" / "new")).effect is ASK
-    assert judged.judge(on_file("Write", workspace / "src" / "link" / "x")).effect is DENY
+    assert judged.evaluate(on_file("Write", workspace / "src" / "link" / "new")).effect is ASK
+    assert judged.evaluate(on_file("Write", workspace / "src" / "link" / "x")).effect is DENY
 
 
 def test_one_directory_is_meant_here_in_allow_and_anywhere_in_deny(tmp_path: Path):
@@ -229,10 +234,10 @@ def test_one_directory_is_meant_here_in_allow_and_anywhere_in_deny(tmp_path: Pat
     allowed = policy(tmp_path, Rules(allow=["Edit(src/**)"]))
     denied = policy(tmp_path, Rules(allow=["Edit"], deny=["Edit(src/**)"]))
 
-    assert allowed.judge(on_file("Edit", here)).effect is ALLOW
-    assert allowed.judge(on_file("Edit", nested)).effect is ASK
-    assert denied.judge(on_file("Edit", here)).effect is DENY
-    assert denied.judge(on_file("Edit", nested)).effect is DENY
+    assert allowed.evaluate(on_file("Edit", here)).effect is ALLOW
+    assert allowed.evaluate(on_file("Edit", nested)).effect is ASK
+    assert denied.evaluate(on_file("Edit", here)).effect is DENY
+    assert denied.evaluate(on_file("Edit", nested)).effect is DENY
 
 
 def test_a_deny_with_a_trailing_slash_guards_the_directory(tmp_path: Path):
@@ -240,10 +245,10 @@ def test_a_deny_with_a_trailing_slash_guards_the_directory(tmp_path: Path):
     (home / ".aws").mkdir(parents=True)
     judged = policy(tmp_path, Rules(allow=["Read"], deny=["Read(~/.aws/)"]), home=home)
 
-    assert judged.judge(on_file("Read", home / ".aws" / "credentials")).effect is DENY
-    assert judged.judge(on_file("Read", home / ".aws")).effect is DENY
-    assert judged.judge(bash("cat ~/.aws/credentials", tmp_path)).effect is DENY
-    assert judged.hides(home / ".aws" / "config", None)
+    assert judged.evaluate(on_file("Read", home / ".aws" / "credentials")).effect is DENY
+    assert judged.evaluate(on_file("Read", home / ".aws")).effect is DENY
+    assert judged.evaluate(bash("cat ~/.aws/credentials", tmp_path)).effect is DENY
+    assert judged.is_path_hidden(home / ".aws" / "config", None)
 
 
 def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Path):
@@ -253,8 +258,8 @@ def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Pa
     rules = Rules(allow=["Edit", "Bash"]).texts()
     judged = policy(tmp_path, settings=Settings(rules=rules, files=(link,)))
 
-    assert judged.judge(on_file("Edit", real)).effect is DENY
-    assert judged.judge(bash("echo x > real.json", tmp_path)).effect is DENY
+    assert judged.evaluate(on_file("Edit", real)).effect is DENY
+    assert judged.evaluate(bash("echo x > real.json", tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -283,7 +288,7 @@ def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Pa
     ],
 )
 def test_a_deny_of_writing_covers_redirects_at_any_depth(tmp_path: Path, command: str):
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=["Edit(locked)"]), command) is DENY
+    assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Edit(locked)"]), command) is DENY
 
 
 # --- the read-only list -----------------------------------------------------------------------
@@ -325,7 +330,7 @@ def test_a_deny_of_writing_covers_redirects_at_any_depth(tmp_path: Path, command
     ],
 )
 def test_no_flag_and_no_glob_turns_a_look_into_more_unasked(tmp_path: Path, command: str):
-    assert not unprompted(tmp_path, command)
+    assert not is_unprompted(tmp_path, command)
 
 
 # --- names ------------------------------------------------------------------------------------
@@ -337,16 +342,16 @@ def test_a_tool_with_a_name_that_means_something_elsewhere_is_an_ordinary_tool(
 ):
     judged = policy(tmp_path, Rules(allow=["mcp__a__b"], deny=["mcp__c"]))
 
-    assert judged.judge(upstream("a", name)).effect is ASK
-    assert judged.judge(upstream("c", name)).effect is DENY
-    assert policy(tmp_path, Rules(allow=["mcp__a"])).judge(upstream("a", name)).effect is ALLOW
+    assert judged.evaluate(upstream("a", name)).effect is ASK
+    assert judged.evaluate(upstream("c", name)).effect is DENY
+    assert policy(tmp_path, Rules(allow=["mcp__a"])).evaluate(upstream("a", name)).effect is ALLOW
 
 
 def test_a_server_that_calls_its_tool_like_a_built_in_gets_none_of_its_rules(tmp_path: Path):
     judged = policy(tmp_path, Rules(allow=["Bash", "Read"]))
 
     for tool in ("Bash", "Read", "tool_search"):
-        assert judged.judge(upstream("evil", tool, exposed=f"evil__{tool}")).effect is ASK
+        assert judged.evaluate(upstream("evil", tool, exposed=f"evil__{tool}")).effect is ASK
 
 
 def test_what_a_server_says_of_its_own_tool_allows_nothing(tmp_path: Path):
@@ -355,7 +360,7 @@ def test_what_a_server_says_of_its_own_tool_allows_nothing(tmp_path: Path):
     for mode in PermissionMode:
         if mode is not PermissionMode.BYPASS_PERMISSIONS:
             judged = policy(tmp_path, Rules(allow=["mcp__known"]), mode)
-            assert judged.judge(claimed).effect is not ALLOW
+            assert judged.evaluate(claimed).effect is not ALLOW
 
 
 # --- over-blocking is a bug too ---------------------------------------------------------------
@@ -378,4 +383,4 @@ def test_what_a_server_says_of_its_own_tool_allows_nothing(tmp_path: Path):
     ],
 )
 def test_what_no_rule_means_is_not_in_the_way(tmp_path: Path, rules: Rules, command: str):
-    assert verdict(tmp_path, rules, command) is ALLOW
+    assert evaluate_command(tmp_path, rules, command) is ALLOW

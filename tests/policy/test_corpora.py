@@ -20,14 +20,14 @@ LISTED = Path(__file__).with_name("disputed.md")
 
 
 @dataclass(frozen=True)
-class Judged:
+class CorpusResult:
     """The commands of one corpus that are not disputed, and those of them that were allowed."""
 
     commands: list[str]
     allowed: list[str]
 
 
-Judge = Callable[[str], Judged]
+Judge = Callable[[str], CorpusResult]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def judge(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Ju
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_EXEC_PATH", "GIT_PREFIX"):
         monkeypatch.delenv(name, raising=False)  # where a hook of git runs the tests
 
-    def judged(name: str) -> Judged:
+    def judged(name: str) -> CorpusResult:
         text = (data_dir / "permissions" / f"bash_{name}.jsonl").read_text(encoding="utf-8")
         rows: list[dict[str, str]] = [json.loads(line) for line in text.splitlines()]
         safe = name == "safe"
@@ -43,8 +43,8 @@ def judge(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Ju
         disputed = {one for one in DISPUTED if one.startswith("git") is not safe}
         commands = [row["command"] for row in rows if row["command"] not in disputed]
         bare = policy(tmp_path, home=tmp_path / "home")
-        allowed = [one for one in commands if bare.judge(bash(one, tmp_path)).effect is ALLOW]
-        return Judged(commands, allowed)
+        allowed = [one for one in commands if bare.evaluate(bash(one, tmp_path)).effect is ALLOW]
+        return CorpusResult(commands, allowed)
 
     return judged
 

@@ -12,7 +12,7 @@ from mcp_dispatch.model.tools import ToolAsk
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load_settings
 from tests.support.paths import ROOT
 from tests.support.policies import (
     ALLOW,
@@ -31,7 +31,7 @@ MODES = list(PermissionMode)
 HOOK = Origin("hook.sh")
 
 
-def vote(effect: Effect, tier: Tier | None = None) -> Vote:
+def build_vote(effect: Effect, tier: Tier | None = None) -> Vote:
     tiers = {ALLOW: Tier.ALLOW, ASK: Tier.HARD_ASK, DENY: Tier.DENY}
     return Vote(tier or tiers[effect], effect, "the hook says so", HOOK)
 
@@ -84,9 +84,9 @@ def vote(effect: Effect, tier: Tier | None = None) -> Vote:
 def test_a_rule_covers_the_names_it_means(
     tmp_path: Path, text: str, subject: Subject, allows: bool, denies: bool
 ):
-    allowed = policy(tmp_path, Rules(allow=[text])).judge(subject).effect
-    denied = policy(tmp_path, Rules(deny=[text])).judge(subject).effect
-    asked = policy(tmp_path, Rules(ask=[text])).votes(subject)[0]
+    allowed = policy(tmp_path, Rules(allow=[text])).evaluate(subject).effect
+    denied = policy(tmp_path, Rules(deny=[text])).evaluate(subject).effect
+    asked = policy(tmp_path, Rules(ask=[text])).collect_votes(subject)[0]
 
     harmless = subject.rule_name == "TaskStop"
     assert allowed is (ALLOW if allows or harmless else ASK)
@@ -112,8 +112,10 @@ def test_a_parameter_rule_reads_the_arguments_as_the_client_sent_them(
 ):
     subject = replace(upstream("git", "log"), literal_arguments=dict(arguments))
 
-    assert policy(tmp_path, Rules(deny=[text])).judge(subject).effect is (DENY if denied else ASK)
-    assert policy(tmp_path, Rules(allow=[text])).judge(subject).effect is ASK
+    assert policy(tmp_path, Rules(deny=[text])).evaluate(subject).effect is (
+        DENY if denied else ASK
+    )
+    assert policy(tmp_path, Rules(allow=[text])).evaluate(subject).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_bare_deny_hides_the_tool_and_says_which_rule_did(
     tools = [bash("ls", None), upstream("git", "log"), upstream("github", "log")]
 
     votes = {
-        tool.exposed_name: judged.is_hidden(tool.rule_name, tool.exposed_name, tool.server)
+        tool.exposed_name: judged.find_tool_deny(tool.rule_name, tool.exposed_name, tool.server)
         for tool in tools
     }
 
@@ -199,7 +201,7 @@ def test_each_mode_decides_as_documented(tmp_path: Path, case: str, expected: tu
         "read-only upstream": replace(upstream("known", "tool"), read_only=True),
     }
 
-    decided = tuple(policy(tmp_path, rules, mode).judge(subjects[case]).effect for mode in MODES)
+    decided = tuple(policy(tmp_path, rules, mode).evaluate(subjects[case]).effect for mode in MODES)
 
     assert decided == expected
 
@@ -209,13 +211,13 @@ def test_deny_instead_of_prompting_turns_every_question_into_a_denial(tmp_path: 
     settings = Settings(rules=rules, deny_instead_of_prompting=True)
     quiet = policy(tmp_path, settings=settings)
 
-    decision = quiet.judge(bash("other", tmp_path))
+    decision = quiet.evaluate(bash("other", tmp_path))
 
     assert decision.effect is DENY
     assert decision.by.reason == ("no rule covers this (nobody is asked: denyInsteadOfPrompting)")
-    assert quiet.judge(bash("asked", tmp_path)).effect is DENY
-    assert quiet.judge(bash("ok", tmp_path)).effect is ALLOW
-    assert quiet.judge(bash("ok", tmp_path), hook_votes=[vote(ASK)]).effect is DENY
+    assert quiet.evaluate(bash("asked", tmp_path)).effect is DENY
+    assert quiet.evaluate(bash("ok", tmp_path)).effect is ALLOW
+    assert quiet.evaluate(bash("ok", tmp_path), hook_votes=[build_vote(ASK)]).effect is DENY
 
 
 def test_reads_and_writes_outside_can_be_blocked_for_every_rule_and_mode(tmp_path: Path):
@@ -228,7 +230,7 @@ def test_reads_and_writes_outside_can_be_blocked_for_every_rule_and_mode(tmp_pat
     blocked = policy(tmp_path, settings=settings, mode=PermissionMode.BYPASS_PERMISSIONS)
 
     def effect(subject: Subject) -> Effect:
-        return blocked.judge(subject).effect
+        return blocked.evaluate(subject).effect
 
     assert effect(on_file("Read", "/elsewhere/a")) is DENY
     assert effect(on_file("Write", "/elsewhere/a")) is DENY
@@ -261,7 +263,9 @@ def test_reads_and_writes_outside_can_be_blocked_for_every_rule_and_mode(tmp_pat
 def test_a_hook_is_heard_by_its_effect_and_passes_no_stricter_rule(
     tmp_path: Path, rules: Rules, hook: Effect, expected: Effect, tier: Tier
 ):
-    decision = policy(tmp_path, rules).judge(bash("a", tmp_path), hook_votes=[vote(hook, tier)])
+    decision = policy(tmp_path, rules).evaluate(
+        bash("a", tmp_path), hook_votes=[build_vote(hook, tier)]
+    )
 
     assert decision.effect is expected
 
@@ -270,7 +274,7 @@ def test_a_hooks_allow_passes_no_protected_path_and_no_critical_removal(tmp_path
     judged = policy(tmp_path)
 
     for subject in (on_file("Edit", tmp_path / ".git/config"), bash("rm -rf ~", tmp_path)):
-        assert judged.judge(subject, hook_votes=[vote(ALLOW)]).effect is ASK
+        assert judged.evaluate(subject, hook_votes=[build_vote(ALLOW)]).effect is ASK
 
 
 def test_the_tools_own_question_yields_to_an_allow_and_stands_over_silence(tmp_path: Path):
@@ -278,19 +282,19 @@ def test_the_tools_own_question_yields_to_an_allow_and_stands_over_silence(tmp_p
     silent, allowed = policy(tmp_path), policy(tmp_path, Rules(allow=["Edit"]))
     subject = on_file("Edit", tmp_path / "a")
 
-    decision = silent.judge(subject, tool_ask=ask)
+    decision = silent.evaluate(subject, tool_ask=ask)
 
     assert decision.by == Vote(Tier.TOOL_ASK, ASK, "the file has changed", Origin("Edit"))
-    assert not decision.soft
-    assert allowed.judge(subject, tool_ask=ask).effect is ALLOW
+    assert not decision.undecided
+    assert allowed.evaluate(subject, tool_ask=ask).effect is ALLOW
     quiet = policy(tmp_path, mode=PermissionMode.DONT_ASK)
-    assert quiet.judge(subject, tool_ask=ask).effect is DENY
+    assert quiet.evaluate(subject, tool_ask=ask).effect is DENY
 
 
 def test_what_nobody_decided_is_a_soft_ask_that_names_the_line_that_would_allow_it(tmp_path: Path):
-    decision = policy(tmp_path).judge(upstream("git", "log"))
+    decision = policy(tmp_path).evaluate(upstream("git", "log"))
 
-    assert decision.soft
+    assert decision.undecided
     assert decision.votes == (
         Vote(
             Tier.UNDECIDED,
@@ -304,10 +308,10 @@ def test_what_nobody_decided_is_a_soft_ask_that_names_the_line_that_would_allow_
 def test_a_delivered_result_may_be_read_although_it_lies_in_our_state(tmp_path: Path):
     result = on_file("Read", "/state/results/1.txt")
 
-    assert policy(tmp_path).judge(result).effect is DENY
-    assert policy(tmp_path).judge(replace(result, delivered=True)).effect is ALLOW
+    assert policy(tmp_path).evaluate(result).effect is DENY
+    assert policy(tmp_path).evaluate(replace(result, delivered=True)).effect is ALLOW
     written = replace(on_file("Write", "/state/results/1.txt"), delivered=True)
-    assert policy(tmp_path).judge(written).effect is DENY
+    assert policy(tmp_path).evaluate(written).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -338,7 +342,7 @@ def test_the_clients_own_confirmation_does_not_cover_everything(
 ):
     judged = policy(Path("/w"), rules)
 
-    assert judged.uncovered_by_client(subject, judged.judge(subject)) == uncovered
+    assert judged.explain_insufficient_confirmation(subject, judged.evaluate(subject)) == uncovered
 
 
 # --- protected paths --------------------------------------------------------------------------
@@ -362,20 +366,20 @@ def test_a_write_to_a_protected_path_is_asked_about_whatever_allows_it(tmp_path:
         tmp_path, Rules(allow=["Edit", "Write", "Edit(./**)"]), PermissionMode.ACCEPT_EDITS
     )
 
-    decision = allowed.judge(on_file("Write", tmp_path / path), hook_votes=[vote(ALLOW)])
+    decision = allowed.evaluate(on_file("Write", tmp_path / path), hook_votes=[build_vote(ALLOW)])
 
     assert decision.effect is ASK
     assert decision.by.reason == "it writes a protected path"
-    assert allowed.judge(on_file("Read", tmp_path / path)).effect is ALLOW
+    assert allowed.evaluate(on_file("Read", tmp_path / path)).effect is ALLOW
     bypass = policy(tmp_path, mode=PermissionMode.BYPASS_PERMISSIONS)
-    assert bypass.judge(on_file("Write", tmp_path / path)).effect is ALLOW
+    assert bypass.evaluate(on_file("Write", tmp_path / path)).effect is ALLOW
 
 
 @pytest.mark.parametrize("path", [".github/x", "git/x", ".claude/worktrees/a/b", "x.gitconfig"])
 def test_what_only_looks_like_a_protected_path_is_not(tmp_path: Path, path: str):
     allowed = policy(tmp_path, Rules(allow=["Edit"]))
 
-    assert allowed.judge(on_file("Edit", tmp_path / path)).effect is ALLOW
+    assert allowed.evaluate(on_file("Edit", tmp_path / path)).effect is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -393,7 +397,7 @@ def test_a_write_to_our_own_files_is_refused_in_every_mode(
     """CVE-2026-25725: also while the file does not exist."""
     judged = policy(tmp_path, Rules(allow=["Write", "Edit(//**)"]), mode)
 
-    assert judged.judge(on_file("Write", tmp_path / path)).effect is DENY
+    assert judged.evaluate(on_file("Write", tmp_path / path)).effect is DENY
 
 
 def test_a_settings_file_behind_a_link_is_protected_under_both_its_names(tmp_path: Path):
@@ -402,9 +406,9 @@ def test_a_settings_file_behind_a_link_is_protected_under_both_its_names(tmp_pat
     link.symlink_to(real)
     judged = policy(tmp_path, settings=Settings(rules=Rules(allow=["Edit"]).texts(), files=(link,)))
 
-    assert judged.judge(on_file("Edit", real)).effect is DENY
-    assert judged.judge(on_file("Edit", link)).effect is DENY
-    assert judged.judge(on_file("Read", real)).effect is ALLOW
+    assert judged.evaluate(on_file("Edit", real)).effect is DENY
+    assert judged.evaluate(on_file("Edit", link)).effect is DENY
+    assert judged.evaluate(on_file("Read", real)).effect is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -441,7 +445,7 @@ def test_the_shell_does_not_reach_around_protected_paths(
     """CVE-2026-25722 and CVE-2026-25723 among them."""
     judged = policy(tmp_path, Rules(allow=["Bash"]))
 
-    assert judged.judge(bash(command, tmp_path)).effect is expected
+    assert judged.evaluate(bash(command, tmp_path)).effect is expected
 
 
 @pytest.mark.parametrize(
@@ -463,7 +467,7 @@ def test_a_critical_removal_is_asked_about_in_every_mode(
     )
     judged = policy(tmp_path, settings=settings, mode=mode)
 
-    decision = judged.judge(bash(command, tmp_path), hook_votes=[vote(ALLOW)])
+    decision = judged.evaluate(bash(command, tmp_path), hook_votes=[build_vote(ALLOW)])
 
     assert decision.effect is ASK
     assert Origin("critical removals") in [one.origin for one in decision.votes]
@@ -473,7 +477,7 @@ def test_a_critical_removal_is_asked_about_in_every_mode(
 def test_an_ordinary_removal_is_not_critical(tmp_path: Path, command: str):
     judged = policy(tmp_path, Rules(allow=["Bash"]))
 
-    assert judged.judge(bash(command, tmp_path)).effect is ALLOW
+    assert judged.evaluate(bash(command, tmp_path)).effect is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -492,8 +496,8 @@ def test_an_ordinary_removal_is_not_critical(tmp_path: Path, command: str):
 def test_a_model_cannot_approve_itself_through_the_shell(tmp_path: Path, command: str):
     judged = policy(tmp_path, Rules(allow=["Bash"]), PermissionMode.BYPASS_PERMISSIONS)
 
-    assert judged.judge(bash(command, tmp_path), hook_votes=[vote(ALLOW)]).effect is ASK
-    assert judged.judge(bash("cat mcp-dispatch.md", tmp_path)).effect is ALLOW
+    assert judged.evaluate(bash(command, tmp_path), hook_votes=[build_vote(ALLOW)]).effect is ASK
+    assert judged.evaluate(bash("cat mcp-dispatch.md", tmp_path)).effect is ALLOW
 
 
 # --- what is reported -------------------------------------------------------------------------
@@ -588,7 +592,7 @@ def test_ordinary_rules_and_rules_about_tools_of_elsewhere_are_not_reported(tmp_
 @pytest.fixture
 def starter(tmp_path: Path) -> Policy:
     """As the README registers it: the file lies elsewhere, the workspace is `tmp_path / "w"`."""
-    settings = load([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
+    settings = load_settings([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
     assert settings.problems == ()
     workspace = tmp_path / "w"
     workspace.mkdir()
@@ -623,16 +627,16 @@ def starter(tmp_path: Path) -> Policy:
 def test_the_starter_file_opens_the_workspace_and_closes_secrets(
     tmp_path: Path, starter: Policy, tool: str, path: str, expected: Effect
 ):
-    assert starter.judge(on_file(tool, tmp_path / path)).effect is expected
+    assert starter.evaluate(on_file(tool, tmp_path / path)).effect is expected
 
 
 def test_the_starter_file_allows_one_server_and_leaves_commands_to_a_person(
     tmp_path: Path, starter: Policy
 ):
-    assert starter.judge(upstream("demo", "anything")).effect is ALLOW
-    assert starter.judge(upstream("demos", "anything")).effect is ASK
-    assert starter.judge(bash("make", tmp_path / "w")).effect is ASK
-    assert starter.judge(bash("cat .env", tmp_path / "w")).effect is DENY
+    assert starter.evaluate(upstream("demo", "anything")).effect is ALLOW
+    assert starter.evaluate(upstream("demos", "anything")).effect is ASK
+    assert starter.evaluate(bash("make", tmp_path / "w")).effect is ASK
+    assert starter.evaluate(bash("cat .env", tmp_path / "w")).effect is DENY
 
 
 # --- imports ----------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.policy.domains import DomainPattern, domain_pattern, host_of
+from mcp_dispatch.policy.domains import DomainPattern, parse_domain_pattern, parse_host
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.web.private_hosts import opened_by
+from mcp_dispatch.web.private_hosts import allows_private_host
 from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, policy
 
 COVERED = [
@@ -65,26 +65,26 @@ NOT_COVERED = [
 ]
 
 
-def _pattern(specifier: str) -> DomainPattern:
-    pattern = domain_pattern(specifier)
+def _parse_pattern(specifier: str) -> DomainPattern:
+    pattern = parse_domain_pattern(specifier)
     assert isinstance(pattern, DomainPattern), pattern
     return pattern
 
 
-def _host(url: str) -> str:
-    host = host_of(url)
+def _parse_host(url: str) -> str:
+    host = parse_host(url)
     assert host is not None, url
     return host
 
 
 @pytest.mark.parametrize(("specifier", "url"), COVERED)
 def test_a_domain_rule_covers_its_host_in_every_spelling(specifier: str, url: str) -> None:
-    assert _pattern(specifier).covers(_host(url))
+    assert _parse_pattern(specifier).covers(_parse_host(url))
 
 
 @pytest.mark.parametrize(("specifier", "url"), NOT_COVERED)
 def test_a_domain_rule_covers_no_host_that_only_looks_like_it(specifier: str, url: str) -> None:
-    assert not _pattern(specifier).covers(_host(url))
+    assert not _parse_pattern(specifier).covers(_parse_host(url))
 
 
 @pytest.mark.parametrize(
@@ -109,30 +109,32 @@ def test_a_domain_rule_covers_no_host_that_only_looks_like_it(specifier: str, ur
     ],
 )
 def test_what_is_no_host_is_no_domain_rule(domain: str) -> None:
-    problem = domain_pattern(f"domain:{domain}")
+    problem = parse_domain_pattern(f"domain:{domain}")
 
     assert problem == f"{domain!r} is no host; write it without scheme, user name, port and path"
 
 
 @pytest.mark.parametrize("specifier", ["example.com", "url:https://x.org", "Domain:example.com"])
 def test_a_specifier_about_anything_but_a_domain_says_what_is_expected(specifier: str) -> None:
-    assert domain_pattern(specifier) == "expected WebFetch(domain:host)"
+    assert parse_domain_pattern(specifier) == "expected WebFetch(domain:host)"
 
 
 @pytest.mark.parametrize(
     "url", [None, 3, "", "example.com", "ftp://example.com/", "https://a@b/", "https://exa mple/"]
 )
 def test_what_could_not_be_fetched_has_no_host(url: object) -> None:
-    assert host_of(url) is None
+    assert parse_host(url) is None
 
 
-def _fetching(url: str) -> Subject:
+def _build_fetch(url: str) -> Subject:
     return Subject("WebFetch", "WebFetch", None, {"url": url}, {"url": url}, None)
 
 
-def _judged(tmp_path: Path, rules: Rules, url: str, mode: PermissionMode | None = None) -> Effect:
+def _evaluate_fetch(
+    tmp_path: Path, rules: Rules, url: str, mode: PermissionMode | None = None
+) -> Effect:
     judge = policy(tmp_path, rules, mode or PermissionMode.DEFAULT)
-    return judge.judge(_fetching(url)).effect
+    return judge.evaluate(_build_fetch(url)).effect
 
 
 def test_a_fetch_that_no_rule_covers_is_asked_about_with_the_rule_for_its_host(
@@ -140,10 +142,10 @@ def test_a_fetch_that_no_rule_covers_is_asked_about_with_the_rule_for_its_host(
 ) -> None:
     judge = policy(tmp_path)
 
-    decision = judge.judge(_fetching("https://example.com/a"))
+    decision = judge.evaluate(_build_fetch("https://example.com/a"))
 
-    assert (decision.effect, decision.soft) == (ASK, True)
-    line = judge.suggestion(_fetching("https://example.com/a"))
+    assert (decision.effect, decision.undecided) == (ASK, True)
+    line = judge.suggest_allow_line(_build_fetch("https://example.com/a"))
     assert line == '"allow": ["WebFetch(domain:example.com)"]'
 
 
@@ -154,11 +156,11 @@ def test_the_lists_decide_about_hosts_in_their_order(tmp_path: Path) -> None:
         deny=["WebFetch(domain:*.secret.example.com)"],
     )
 
-    assert _judged(tmp_path, rules, "https://example.com/") is ALLOW
-    assert _judged(tmp_path, rules, "https://a.b.example.com/") is ALLOW
-    assert _judged(tmp_path, rules, "https://ask.example.com/") is ASK
-    assert _judged(tmp_path, rules, "https://x.secret.example.com/") is DENY
-    assert _judged(tmp_path, rules, "https://example.com.evil.com/") is ASK
+    assert _evaluate_fetch(tmp_path, rules, "https://example.com/") is ALLOW
+    assert _evaluate_fetch(tmp_path, rules, "https://a.b.example.com/") is ALLOW
+    assert _evaluate_fetch(tmp_path, rules, "https://ask.example.com/") is ASK
+    assert _evaluate_fetch(tmp_path, rules, "https://x.secret.example.com/") is DENY
+    assert _evaluate_fetch(tmp_path, rules, "https://example.com.evil.com/") is ASK
 
 
 def test_a_url_that_cannot_be_read_is_denied_by_any_domain_deny_and_allowed_by_no_domain_allow(
@@ -166,42 +168,45 @@ def test_a_url_that_cannot_be_read_is_denied_by_any_domain_deny_and_allowed_by_n
 ) -> None:
     url = "https://docs.python.org@evil.com/"
 
-    assert _judged(tmp_path, Rules(deny=["WebFetch(domain:other.com)"]), url) is DENY
-    assert _judged(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]), url) is ASK
+    assert _evaluate_fetch(tmp_path, Rules(deny=["WebFetch(domain:other.com)"]), url) is DENY
+    assert _evaluate_fetch(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]), url) is ASK
 
 
 @pytest.mark.parametrize("text", ["WebFetch(domain:)", "WebFetch(domain:a/b)", "WebFetch(x.com)"])
 def test_a_malformed_domain_rule_closes_the_tool_and_opens_nothing(
     tmp_path: Path, text: str
 ) -> None:
-    assert _judged(tmp_path, Rules(deny=[text]), "https://example.com/") is DENY
-    assert _judged(tmp_path, Rules(ask=[text], allow=["WebFetch"]), "https://example.com/") is ASK
-    assert _judged(tmp_path, Rules(allow=[text]), "https://example.com/") is ASK
+    assert _evaluate_fetch(tmp_path, Rules(deny=[text]), "https://example.com/") is DENY
+    assert (
+        _evaluate_fetch(tmp_path, Rules(ask=[text], allow=["WebFetch"]), "https://example.com/")
+        is ASK
+    )
+    assert _evaluate_fetch(tmp_path, Rules(allow=[text]), "https://example.com/") is ASK
 
 
 def test_a_domain_rule_is_about_no_other_tool(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(deny=["WebFetch(domain:*)"], allow=["Bash(curl:*)"]))
 
-    assert judge.judge(bash("curl https://example.com/", tmp_path)).effect is ALLOW
+    assert judge.evaluate(bash("curl https://example.com/", tmp_path)).effect is ALLOW
 
 
 def test_a_rule_that_names_a_host_is_heard_beside_one_for_every_host(tmp_path: Path) -> None:
     rules = Rules(allow=["WebFetch", "WebFetch(domain:localhost)", "WebFetch(domain:other.com)"])
 
-    decision = policy(tmp_path, rules).judge(_fetching("http://localhost:8080/"))
+    decision = policy(tmp_path, rules).evaluate(_build_fetch("http://localhost:8080/"))
 
     named = [vote.origin.rule for vote in decision.votes if vote.effect is ALLOW]
     assert named == ["WebFetch", "WebFetch(domain:localhost)"]
-    assert opened_by(decision, "localhost")
+    assert allows_private_host(decision, "localhost")
 
 
 def test_an_allow_rule_lets_pages_be_read_while_planning(tmp_path: Path) -> None:
     rules = Rules(allow=["WebFetch(domain:example.com)"])
 
-    assert _judged(tmp_path, rules, "https://example.com/", PermissionMode.PLAN) is ALLOW
+    assert _evaluate_fetch(tmp_path, rules, "https://example.com/", PermissionMode.PLAN) is ALLOW
 
 
 def test_denying_every_host_takes_the_tool_away(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(deny=["WebFetch(domain:*)"]))
 
-    assert judge.is_hidden("WebFetch", "WebFetch", None) is not None
+    assert judge.find_tool_deny("WebFetch", "WebFetch", None) is not None

@@ -13,10 +13,10 @@ from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
-from mcp_dispatch.shell.analyze import understood
+from mcp_dispatch.shell.analyze import parse_shell_text
 from mcp_dispatch.shell.ast import EXPANSION
-from mcp_dispatch.shell.fallback_tokens import tokens
-from mcp_dispatch.shell.plain_parser import read
+from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
+from mcp_dispatch.shell.plain_parser import parse_plain
 from tests.support.policies import ALLOW, ASK, DENY, bash, on_file, rule, upstream
 
 # The first example pays for imports, and the machines that run tests are shared.
@@ -66,14 +66,14 @@ hook_votes = st.lists(
 )
 
 
-def judge(
+def evaluate(
     rules: list[RuleText],
     subject: Subject,
     mode: PermissionMode = PermissionMode.DEFAULT,
     votes: list[Vote] | None = None,
 ) -> Decision:
     made = Policy(Settings(rules=tuple(rules)), [WORKSPACE], [], mode, home=HOME)
-    return made.judge(subject, hook_votes=votes or [])
+    return made.evaluate(subject, hook_votes=votes or [])
 
 
 @unhurried
@@ -89,8 +89,8 @@ def test_adding_a_deny_or_an_ask_never_loosens_a_decision(
         stricter = [*rules, replace(added, effect=effect)]
 
         assert (
-            judge(stricter, subject, mode, votes).effect
-            >= judge(rules, subject, mode, votes).effect
+            evaluate(stricter, subject, mode, votes).effect
+            >= evaluate(rules, subject, mode, votes).effect
         )
 
 
@@ -101,7 +101,7 @@ def test_adding_an_allow_never_tightens_a_decision(
 ):
     looser = [*rules, replace(added, effect=ALLOW)]
 
-    assert judge(looser, subject, mode).effect <= judge(rules, subject, mode).effect
+    assert evaluate(looser, subject, mode).effect <= evaluate(rules, subject, mode).effect
 
 
 @unhurried
@@ -116,7 +116,10 @@ def test_the_order_of_rules_and_their_repetition_never_matter(
     shuffled = [*rules, *rules]
     random.shuffle(shuffled)
 
-    assert judge(shuffled, subject, mode, votes).effect is judge(rules, subject, mode, votes).effect
+    assert (
+        evaluate(shuffled, subject, mode, votes).effect
+        is evaluate(rules, subject, mode, votes).effect
+    )
 
 
 @unhurried
@@ -139,7 +142,7 @@ def test_which_layer_a_rule_stands_in_and_in_which_order_never_matters(
     moved = [replace(one, layer=layer) for one, layer in zip(rules, layers, strict=True)]
     random.shuffle(moved)
 
-    assert judge(moved, subject, mode).effect is judge(rules, subject, mode).effect
+    assert evaluate(moved, subject, mode).effect is evaluate(rules, subject, mode).effect
 
 
 @unhurried
@@ -147,8 +150,8 @@ def test_which_layer_a_rule_stands_in_and_in_which_order_never_matters(
 def test_no_hook_turns_a_deny_or_a_question_of_the_rules_into_less(
     rules: list[RuleText], subject: Subject, mode: PermissionMode, votes: list[Vote]
 ):
-    alone = judge(rules, subject, mode)
-    with_hooks = judge(rules, subject, mode, votes)
+    alone = evaluate(rules, subject, mode)
+    with_hooks = evaluate(rules, subject, mode, votes)
 
     if alone.by.tier in (Tier.DENY, Tier.HARD_ASK):
         assert with_hooks.effect >= alone.effect
@@ -175,7 +178,7 @@ def test_a_text_that_contains_a_denied_command_anywhere_is_denied(
 ):
     text = around.format(operator.join([*before, denied, *after]))
 
-    decision = judge([*rules, rule(DENY, "Bash(rm:*)")], bash(text, WORKSPACE), mode)
+    decision = evaluate([*rules, rule(DENY, "Bash(rm:*)")], bash(text, WORKSPACE), mode)
 
     assert decision.effect is DENY
 
@@ -187,35 +190,35 @@ def test_what_is_allowed_by_rules_about_commands_is_understood_in_full(
 ):
     specific = [one for one in rules if one.text not in ("Bash", "Bash(*)")]
 
-    decision = judge(specific, bash(command, WORKSPACE))
+    decision = evaluate(specific, bash(command, WORKSPACE))
 
     if decision.effect is ALLOW:
-        assert not hasattr(understood(command), "reason")
+        assert not hasattr(parse_shell_text(command), "reason")
 
 
 @unhurried
 @given(st.text(max_size=60))
 def test_no_text_makes_a_reader_fail(text: str):
-    read(text)
-    tokens(text)
-    judge([rule(DENY, "Bash(rm:*)"), rule(ALLOW, "Bash(ls:*)")], bash(text, WORKSPACE))
-    judge([rule(DENY, text), rule(ALLOW, text), rule(ASK, text)], bash("ls", WORKSPACE))
-    judge([rule(DENY, f"Read({text})")], on_file("Read", text, WORKSPACE))
+    parse_plain(text)
+    tokenize_unparsed(text)
+    evaluate([rule(DENY, "Bash(rm:*)"), rule(ALLOW, "Bash(ls:*)")], bash(text, WORKSPACE))
+    evaluate([rule(DENY, text), rule(ALLOW, text), rule(ASK, text)], bash("ls", WORKSPACE))
+    evaluate([rule(DENY, f"Read({text})")], on_file("Read", text, WORKSPACE))
 
 
-def slowly(pattern: str, text: str) -> bool:
+def matches_slowly(pattern: str, text: str) -> bool:
     """The plain definition of `*`, for comparison."""
     if not pattern:
         return not text
     if pattern[0] == "*":
-        return slowly(pattern[1:], text) or bool(text and slowly(pattern, text[1:]))
-    return bool(text) and pattern[0] == text[0] and slowly(pattern[1:], text[1:])
+        return matches_slowly(pattern[1:], text) or bool(text and matches_slowly(pattern, text[1:]))
+    return bool(text) and pattern[0] == text[0] and matches_slowly(pattern[1:], text[1:])
 
 
 @unhurried
 @given(st.text("ab*", max_size=6), st.text("ab", max_size=8))
 def test_the_linear_matcher_agrees_with_the_definition(pattern: str, text: str):
-    assert Wildcard.of(pattern).matches(text) is slowly(pattern, text)
+    assert Wildcard.parse(pattern).matches(text) is matches_slowly(pattern, text)
 
 
 @unhurried
@@ -224,10 +227,10 @@ def test_an_expansion_could_match_whenever_some_text_in_its_place_does(
     pattern: str, before: str, after: str
 ):
     fillings = ["", *(a + b + c for a in "ab" for b in ("", "a", "b") for c in ("", "a", "b"))]
-    wildcard = Wildcard.of(pattern)
+    wildcard = Wildcard.parse(pattern)
 
     if any(wildcard.matches(before + filling + after) for filling in fillings):
-        assert wildcard.could_match(before + EXPANSION + after)
+        assert wildcard.may_match(before + EXPANSION + after)
     if EXPANSION not in pattern and "*" not in pattern:
         assert not wildcard.matches(before + EXPANSION + after)
 

@@ -129,7 +129,7 @@ TOOLS = ["mcp__git__log", "mcp__git__get_x", "mcp__github__log", "mcp__other__lo
 MODES = [mode.value for mode in PermissionMode]
 
 
-def command(random: Random) -> str:
+def generate_command(random: Random) -> str:
     parts = [
         random.choice(ASSIGNMENTS)
         + random.choice(WRAPPINGS)
@@ -143,11 +143,11 @@ def command(random: Random) -> str:
     return random.choice(["{}", "{}", "{}", "{}", "({})", "echo $({})"]).format(text)
 
 
-def call(random: Random) -> dict[str, Any]:
+def generate_call(random: Random) -> dict[str, Any]:
     kind = random.choice(["Bash", "Bash", "Bash", "file", "file", "mcp"])
     if kind == "Bash":
         timeout = random.choice([{}, {}, {"timeout": 7}])
-        return {"tool": "Bash", "input": {"command": command(random), **timeout}}
+        return {"tool": "Bash", "input": {"command": generate_command(random), **timeout}}
     if kind == "file":
         tool = random.choice(["Read", "Edit", "Write"])
         return {"tool": tool, "input": {"file_path": random.choice(FILES)}}
@@ -155,7 +155,7 @@ def call(random: Random) -> dict[str, Any]:
     return {"tool": random.choice(TOOLS), "input": arguments}
 
 
-def rule(random: Random, effect: str) -> str:
+def generate_rule(random: Random, effect: str) -> str:
     kind = random.choice(["Bash", "Bash", "Read", "Edit", "name"])
     if kind == "Bash":
         return f"Bash({random.choice(COMMAND_SPECS)})"
@@ -166,10 +166,10 @@ def rule(random: Random, effect: str) -> str:
     return random.choice(NAMES if effect == "allow" else [*NAMES, *STRICT_NAMES])
 
 
-def settings(random: Random) -> dict[str, Any]:
+def generate_settings(random: Random) -> dict[str, Any]:
     sizes = {"allow": [0, 1, 2, 4], "ask": [0, 0, 0, 1], "deny": [0, 0, 0, 1, 2]}
     lists = {
-        effect: [rule(random, effect) for _ in range(random.choice(counts))]
+        effect: [generate_rule(random, effect) for _ in range(random.choice(counts))]
         for effect, counts in sizes.items()
     }
     flags = {
@@ -178,7 +178,7 @@ def settings(random: Random) -> dict[str, Any]:
     return {**lists, **flags, "mode": random.choice(["default", "default", *MODES])}
 
 
-def policy_of(chosen: dict[str, Any]) -> Policy:
+def build_policy(chosen: dict[str, Any]) -> Policy:
     rules = [
         RuleText(Effect[effect.upper()], text, SETTINGS, 1, LayerKind.USER, Path(CONFIG))
         for effect in ("allow", "ask", "deny")
@@ -194,7 +194,7 @@ def policy_of(chosen: dict[str, Any]) -> Policy:
     return Policy(found, [Path(WORKSPACE)], [], mode, home=Path(HOME))
 
 
-def subject_of(made: dict[str, Any]) -> Subject:
+def build_subject(made: dict[str, Any]) -> Subject:
     tool, arguments = made["tool"], dict(made["input"])
     if "file_path" in arguments:
         arguments["file_path"] = policy_reference.absolute(arguments["file_path"])
@@ -202,7 +202,7 @@ def subject_of(made: dict[str, Any]) -> Subject:
     return Subject(tool, tool, server, arguments, made["input"], Path(WORKSPACE))
 
 
-def hook_vote(effect: str) -> Vote:
+def build_hook_vote(effect: str) -> Vote:
     return Vote(Tier.ALLOW, Effect[effect.upper()], "a hook", Origin("hook"))
 
 
@@ -213,11 +213,16 @@ def test_both_say_the_same_of_random_settings_and_calls():
     told: dict[str, int] = {}
 
     for _ in range(PAIRS // 10):
-        chosen = settings(random)
-        policy = policy_of(chosen)
+        chosen = generate_settings(random)
+        policy = build_policy(chosen)
         for _ in range(10):
-            made, hooks = call(random), random.choice([[], [], [], ["allow"], ["ask"], ["deny"]])
-            ours = policy.judge(subject_of(made), hook_votes=map(hook_vote, hooks)).effect
+            made, hooks = (
+                generate_call(random),
+                random.choice([[], [], [], ["allow"], ["ask"], ["deny"]]),
+            )
+            ours = policy.evaluate(
+                build_subject(made), hook_votes=map(build_hook_vote, hooks)
+            ).effect
             theirs = policy_reference.decide(chosen, made, hooks)
             told[theirs] = told.get(theirs, 0) + 1
             if ours.name.lower() != theirs:
@@ -237,10 +242,10 @@ def test_the_reference_is_short_and_shares_no_code():
     ]
 
     assert imported == ["re", "collections.abc", "dataclasses", "posixpath", "typing"]
-    assert _lines_of_code(text) <= 150
+    assert _count_lines_of_code(text) <= 150
 
 
-def _lines_of_code(text: str) -> int:
+def _count_lines_of_code(text: str) -> int:
     """Without blank lines and docstrings."""
     documented = (ast.Module, ast.FunctionDef, ast.ClassDef)
     said = [

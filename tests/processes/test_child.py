@@ -15,17 +15,17 @@ import pytest
 from anyio.abc import ByteReceiveStream
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.child import CannotStart, Child
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.processes.environment import baseline, inherited
-from mcp_dispatch.processes.output_file import Recording
+from mcp_dispatch.processes.child import ChildProcess, ProcessStartError
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.processes.environment import remove_own_variables, select_baseline
+from mcp_dispatch.processes.output_file import OutputFile
 from tests.support.process_parent import STUBBORN
 
 ENV: Mapping[str, str] = {"PATH": os.environ["PATH"]}
 ROOT = Path("/")
 
 
-async def shell(children: Children, script: str) -> Child:
+async def shell(children: ProcessGroup, script: str) -> ChildProcess:
     return await children.spawn(["bash", "-c", script], cwd=ROOT, env=ENV, stdout=PIPE)
 
 
@@ -42,8 +42,8 @@ async def lines(stream: ByteReceiveStream | None, count: int) -> None:
             count -= (await stream.receive()).count(b"\n")
 
 
-def left_of(children: Children) -> set[int]:
-    return kill_tree.find(set(), kill_tree.mark_of_run(children.run))
+def left_of(children: ProcessGroup) -> set[int]:
+    return kill_tree.find_processes(set(), kill_tree.build_run_marker(children.run_id))
 
 
 def zombies() -> list[str]:
@@ -69,7 +69,7 @@ def test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else() -
         "MCP_DISPATCH_RUN": "of a server around this one",
     }
 
-    assert baseline(environ) == {
+    assert select_baseline(environ) == {
         "PATH": "/bin",
         "LC_ALL": "C",
         "XDG_CACHE_HOME": "/cache",
@@ -86,22 +86,22 @@ def test_a_shell_inherits_everything_but_our_own_variables() -> None:
         "MCP_DISPATCH_RUN": "r",
     }
 
-    assert inherited(environ) == {"PATH": "/bin", "MY_TOKEN": "mine"}
+    assert remove_own_variables(environ) == {"PATH": "/bin", "MY_TOKEN": "mine"}
 
 
 async def test_a_child_sees_its_environment_and_the_marker_only() -> None:
     async with (
-        Children() as children,
+        ProcessGroup() as children,
         await children.spawn(["/usr/bin/env"], cwd=ROOT, env={"A": "1"}, stdout=PIPE) as child,
     ):
         printed = await everything(child.stdout)
 
-    assert sorted(printed.decode().split()) == ["A=1", f"MCP_DISPATCH_RUN={children.run}.1"]
+    assert sorted(printed.decode().split()) == ["A=1", f"MCP_DISPATCH_RUN={children.run_id}.1"]
 
 
 async def test_a_child_has_a_session_of_its_own_and_no_descriptor_of_ours() -> None:
     script = "ls /proc/self/fd | wc -l; ps -o pid=,sid=,pgid= -p $$"
-    async with Children() as children, await shell(children, script) as child:
+    async with ProcessGroup() as children, await shell(children, script) as child:
         count, ids = (await everything(child.stdout)).decode().splitlines()
 
     assert count == "4"  # its three streams and the directory `ls` looks at
@@ -111,7 +111,7 @@ async def test_a_child_has_a_session_of_its_own_and_no_descriptor_of_ours() -> N
 async def test_a_child_answers_through_its_pipes() -> None:
     payload = os.urandom(300_000)
     async with (
-        Children() as children,
+        ProcessGroup() as children,
         await children.spawn(["cat"], cwd=ROOT, env=ENV, stdin=PIPE, stdout=PIPE) as child,
     ):
         received: list[bytes] = []
@@ -131,7 +131,7 @@ async def test_a_child_answers_through_its_pipes() -> None:
 
 
 async def test_writing_to_a_child_that_is_gone_says_so() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         child = await children.spawn(["true"], cwd=ROOT, env=ENV, stdin=PIPE)
         await child.wait()
 
@@ -142,7 +142,7 @@ async def test_writing_to_a_child_that_is_gone_says_so() -> None:
 
 
 async def test_a_closed_pipe_wakes_its_reader() -> None:
-    async with Children() as children, await shell(children, "sleep 600") as child:
+    async with ProcessGroup() as children, await shell(children, "sleep 600") as child:
         stdout = child.stdout
         assert stdout is not None
         with anyio.fail_after(5):
@@ -158,7 +158,7 @@ async def test_a_closed_pipe_wakes_its_reader() -> None:
 
 
 async def test_waiting_ends_with_the_child_though_a_grandchild_holds_its_output() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         child = await shell(children, "sleep 600 & exit 7")
 
         with anyio.fail_after(5):
@@ -171,7 +171,7 @@ async def test_waiting_ends_with_the_child_though_a_grandchild_holds_its_output(
 
 
 async def test_death_by_a_signal_is_a_negative_return_code() -> None:
-    async with Children() as children, await shell(children, "kill -9 $$") as child:
+    async with ProcessGroup() as children, await shell(children, "kill -9 $$") as child:
         assert await child.wait() == -signal.SIGKILL
 
 
@@ -196,25 +196,25 @@ async def test_death_by_a_signal_is_a_negative_return_code() -> None:
 async def test_what_cannot_be_started_is_explained(
     argv: list[str], cwd: Path, problem: str
 ) -> None:
-    async with Children() as children:
-        with pytest.raises(CannotStart) as caught:
+    async with ProcessGroup() as children:
+        with pytest.raises(ProcessStartError) as caught:
             await children.spawn(argv, cwd=cwd, env=ENV, stdin=PIPE, stdout=PIPE, stderr=PIPE)
 
     assert str(caught.value) == f"cannot start {argv[0]!r}: {problem}"
 
 
 async def test_nothing_is_started_once_the_children_are_left() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         pass
 
-    with pytest.raises(CannotStart) as caught:
+    with pytest.raises(ProcessStartError) as caught:
         await children.spawn(["true"], cwd=ROOT, env=ENV)
 
     assert str(caught.value) == "cannot start 'true': the server is shutting down"
 
 
 async def test_stopping_reaches_those_who_ignore_term_and_those_who_left_the_session() -> None:
-    async with Children() as children, await shell(children, STUBBORN) as child:
+    async with ProcessGroup() as children, await shell(children, STUBBORN) as child:
         await lines(child.stdout, 3)
         assert len(left_of(children)) >= 4
 
@@ -226,7 +226,7 @@ async def test_stopping_reaches_those_who_ignore_term_and_those_who_left_the_ses
 
 
 async def test_a_child_has_its_grace_to_end_in_order() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         script = "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done"
         child = await shell(children, script)
         await lines(child.stdout, 1)
@@ -239,7 +239,7 @@ async def test_a_child_has_its_grace_to_end_in_order() -> None:
 
 
 async def test_stopping_one_child_leaves_the_others_alone() -> None:
-    async with Children() as children, await shell(children, "sleep 600") as other:
+    async with ProcessGroup() as children, await shell(children, "sleep 600") as other:
         async with await shell(children, "sleep 600"):
             pass
 
@@ -248,7 +248,7 @@ async def test_stopping_one_child_leaves_the_others_alone() -> None:
 
 
 async def test_a_cancelled_caller_still_stops_its_child() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         child = await shell(children, STUBBORN)
 
         with anyio.move_on_after(60) as scope:
@@ -262,7 +262,7 @@ async def test_a_cancelled_caller_still_stops_its_child() -> None:
 
 
 async def test_leaving_the_children_stops_all_that_still_run_or_were_left_behind() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         stubborn = await shell(children, STUBBORN)
         await lines(stubborn.stdout, 3)
         background = await shell(children, "setsid sleep 600 & sleep 600 & exit 0")
@@ -277,7 +277,7 @@ async def test_leaving_the_children_stops_all_that_still_run_or_were_left_behind
 
 
 async def test_an_error_leaves_the_children_as_it_was_raised() -> None:
-    children = Children()
+    children = ProcessGroup()
 
     async def fail() -> None:
         async with children:
@@ -291,7 +291,7 @@ async def test_an_error_leaves_the_children_as_it_was_raised() -> None:
 
 
 async def test_a_cancelled_owner_leaves_no_child_behind() -> None:
-    children = Children()
+    children = ProcessGroup()
     started = anyio.Event()
     async with anyio.create_task_group() as tasks:
 
@@ -310,7 +310,7 @@ async def test_a_cancelled_owner_leaves_no_child_behind() -> None:
 
 async def test_a_hundred_children_leave_no_descriptor_and_no_zombie() -> None:
     descriptors = Path("/proc/self/fd")
-    async with Children() as children:
+    async with ProcessGroup() as children:
         async with await shell(children, "true") as first:
             await first.wait()
         before = len(list(descriptors.iterdir()))
@@ -330,13 +330,13 @@ async def test_a_hundred_children_leave_no_descriptor_and_no_zombie() -> None:
 
 async def test_what_cannot_be_started_leaves_no_descriptor() -> None:
     descriptors = Path("/proc/self/fd")
-    async with Children() as children:
+    async with ProcessGroup() as children:
         async with await shell(children, "true") as first:
             await first.wait()
         before = len(list(descriptors.iterdir()))
 
         for _ in range(20):
-            with pytest.raises(CannotStart):
+            with pytest.raises(ProcessStartError):
                 await children.spawn(
                     ["no-such-program"], cwd=ROOT, env=ENV, stdin=PIPE, stdout=PIPE, stderr=PIPE
                 )
@@ -346,7 +346,7 @@ async def test_what_cannot_be_started_leaves_no_descriptor() -> None:
 
 async def test_stderr_can_go_where_stdout_goes() -> None:
     async with (
-        Children() as children,
+        ProcessGroup() as children,
         await children.spawn(
             ["bash", "-c", "echo a; echo b >&2; echo c"],
             cwd=ROOT,
@@ -360,16 +360,16 @@ async def test_stderr_can_go_where_stdout_goes() -> None:
 
 
 async def test_a_recording_is_private_and_ends_at_its_limit(tmp_path: Path) -> None:
-    async with Children() as children:
-        recording = Recording(tmp_path, limit=1000)
+    async with ProcessGroup() as children:
+        recording = OutputFile(tmp_path, limit=1000)
         child = await children.spawn(["yes"], cwd=ROOT, env=ENV, stdout=recording.descriptor)
-        recording.handed_over()
-        children.beside(recording.copy)
+        recording.close_child_end()
+        children.spawn_task(recording.copy)
 
         with anyio.fail_after(5):
             await recording.stopped.wait()
         await child.stop()
-        recording.settle()
+        recording.drain()
 
         assert recording.problem == "it printed more than 1,000 bytes"
         assert recording.size == 1000

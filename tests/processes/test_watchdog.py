@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.processes.watchdog import Watchdog
 from tests.support.paths import SUPPORT
 
@@ -26,10 +26,10 @@ class Parent:
     def __init__(self, pid: int, run: str, watchdog: int) -> None:
         self.pid = pid
         self.watchdog = watchdog
-        self.mark = kill_tree.mark_of_run(run)
+        self.mark = kill_tree.build_run_marker(run)
 
     def children(self) -> set[int]:
-        return kill_tree.find(set(), self.mark)
+        return kill_tree.find_processes(set(), self.mark)
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ async def test_the_watchdog_itself_ignores_polite_signals() -> None:
 
 
 async def test_the_watchdog_goes_with_a_server_that_ends_in_order() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         assert children.watchdog_pid is None
         await children.spawn(["sleep", "600"], cwd=Path("/"), env=ENV)
         watchdog = children.watchdog_pid
@@ -116,7 +116,7 @@ async def test_the_watchdog_goes_with_a_server_that_ends_in_order() -> None:
 
 
 async def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child() -> None:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         await children.spawn(["true"], cwd=Path("/"), env=ENV)
         first = children.watchdog_pid
         assert first is not None
@@ -132,7 +132,7 @@ async def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child() -> N
 async def test_a_new_watchdog_is_told_of_the_groups_that_live() -> None:
     watchdog = Watchdog("run")
     with stranger() as pid:
-        watchdog.ensure(lambda: [f"+{pid}"])
+        watchdog.ensure_running(lambda: [f"+{pid}"])
 
         await watchdog.release()
 
@@ -193,7 +193,7 @@ def test_the_rest_of_a_group_is_ended_when_its_leader_is_long_gone() -> None:
 
     told("run", f"+{group}", f"~{group}")
 
-    assert member not in kill_tree.find({group}, b"none")
+    assert member not in kill_tree.find_processes({group}, b"none")
 
 
 def test_a_watchdog_that_heard_nothing_ends_nobody() -> None:
@@ -205,17 +205,17 @@ def test_a_watchdog_that_heard_nothing_ends_nobody() -> None:
 
 def test_only_the_exact_marker_counts() -> None:
     with subprocess.Popen(
-        ["sleep", "600"], env={**ENV, kill_tree.MARKER: "abc.12"}, start_new_session=True
+        ["sleep", "600"], env={**ENV, kill_tree.MARKER_VARIABLE: "abc.12"}, start_new_session=True
     ) as process:
         try:
             found = {
-                name: process.pid in kill_tree.find(set(), mark)
+                name: process.pid in kill_tree.find_processes(set(), mark)
                 for name, mark in {
-                    "this child": kill_tree.mark_of_child("abc", 12),
-                    "a child whose number begins alike": kill_tree.mark_of_child("abc", 1),
-                    "this run": kill_tree.mark_of_run("abc"),
-                    "a run whose id begins alike": kill_tree.mark_of_run("ab"),
-                    "a run whose id ends alike": kill_tree.mark_of_run("bc"),
+                    "this child": kill_tree.build_child_marker("abc", 12),
+                    "a child whose number begins alike": kill_tree.build_child_marker("abc", 1),
+                    "this run": kill_tree.build_run_marker("abc"),
+                    "a run whose id begins alike": kill_tree.build_run_marker("ab"),
+                    "a run whose id ends alike": kill_tree.build_run_marker("bc"),
                 }.items()
             }
         finally:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import Replacement, Why
-from mcp_dispatch.results.fit import Fitted, fit
-from mcp_dispatch.results.size import blocks_of
+from mcp_dispatch.model.tools import Replacement, ReplacementReason
+from mcp_dispatch.results.fit import FittedResult, fit_result
+from mcp_dispatch.results.size import extract_blocks
 from mcp_dispatch.results.store import ResultStore
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -32,8 +32,10 @@ def blob(content: bytes, mime_type: Json) -> JsonObject:
     return {"type": "resource", "resource": resource}
 
 
-def fitted(tmp_path: Path, *blocks: Json) -> Fitted:
-    return fit({"content": list(blocks)}, 50_000, ResultStore(tmp_path), "t", image_bytes=100_000)
+def fitted(tmp_path: Path, *blocks: Json) -> FittedResult:
+    return fit_result(
+        {"content": list(blocks)}, 50_000, ResultStore(tmp_path), "t", max_image_bytes=100_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,15 +68,15 @@ def test_what_is_too_large_is_decoded_to_a_file(
     assert isinstance(carrier, dict)
     assert path.read_bytes() == base64.b64decode(str(carrier.get("data") or carrier.get("blob")))
     assert path.suffix == suffix
-    told, stand_in, link = blocks_of(result.wire)
+    told, stand_in, link = extract_blocks(result.wire)
     assert told == {"type": "text", "text": "here"}
     assert f"was decoded and saved to: {path}\n</persisted-output>" in json.dumps(stand_in).replace(
         "\\n", "\n"
     )
     assert isinstance(link, dict)
     assert link["uri"] == f"dispatch://results/{path.stem}"
-    assert result.replaced == (
-        Replacement(Why.MEDIA, str(link["mimeType"]), path.stat().st_size, str(path)),
+    assert result.replacements == (
+        Replacement(ReplacementReason.MEDIA, str(link["mimeType"]), path.stat().st_size, str(path)),
     )
 
 
@@ -91,7 +93,7 @@ def test_what_is_too_large_is_decoded_to_a_file(
 def test_what_is_not_too_large_stays_as_it_is(tmp_path: Path, block: JsonObject) -> None:
     result = fitted(tmp_path, block)
 
-    assert result == Fitted({"content": [block]})
+    assert result == FittedResult({"content": [block]})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +112,7 @@ def test_media_that_cannot_be_kept_says_so_and_the_call_succeeds(tmp_path: Path)
 
     result = fitted(tmp_path / "file", {"type": "text", "text": "here"}, audio(b"x" * 60_000))
 
-    assert blocks_of(result.wire) == [
+    assert extract_blocks(result.wire) == [
         {"type": "text", "text": "here"},
         {
             "type": "text",
@@ -126,11 +128,11 @@ def test_structure_beside_decoded_media_does_not_hide_them(tmp_path: Path) -> No
     }
     store = ResultStore(tmp_path)
 
-    without = fit(wire, 50_000, store, "t")
-    advertised = fit(wire, 50_000, store, "t", has_output_schema=True)
+    without = fit_result(wire, 50_000, store, "t")
+    advertised = fit_result(wire, 50_000, store, "t", has_output_schema=True)
 
     assert "structuredContent" not in without.wire
-    assert blocks_of(without.wire)[-1] == {"type": "text", "text": '{"seconds":3}'}
+    assert extract_blocks(without.wire)[-1] == {"type": "text", "text": '{"seconds":3}'}
     assert advertised.wire["structuredContent"] == {
         "mcp-dispatch/result": {
             "value": {"seconds": 3},

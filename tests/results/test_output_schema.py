@@ -4,15 +4,15 @@ import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.results.output_schema import (
-    ORIGINAL_AT,
-    REFERENCE,
-    admitting,
-    conforming,
-    reference,
-    told_as_text,
-    with_notes,
+    ORIGINAL_POINTER,
+    REFERENCE_SCHEMA,
+    add_notes,
+    build_reference,
+    conform_to_schema,
+    extend_output_schema,
+    move_structure_to_text,
 )
-from mcp_dispatch.schema.refs import rebased
+from mcp_dispatch.schema.refs import rebase_references
 from mcp_dispatch.schema.validator import CompiledSchema, compile_schema
 
 OPEN: JsonObject = {
@@ -25,7 +25,7 @@ CLOSED: JsonObject = {**OPEN, "additionalProperties": False}
 
 
 def output(schema: JsonObject) -> CompiledSchema:
-    return compile_schema(admitting(rebased(schema, ORIGINAL_AT)))
+    return compile_schema(extend_output_schema(rebase_references(schema, ORIGINAL_POINTER)))
 
 
 def result(text: str, **fields: Json) -> JsonObject:
@@ -41,24 +41,29 @@ def texts(wire: JsonObject) -> list[Json]:
 def test_the_advertised_schema_admits_the_original_and_a_reference_and_nothing_else() -> None:
     closed = output(CLOSED)
 
-    assert closed.problems({"n": 1}) == []
-    assert closed.problems(reference({"path": "/x", "size": 3, "notes": ["a"], "value": [1]})) == []
-    assert closed.problems({"n": "one"}) != []
-    assert closed.problems({"n": 1, "m": 2}) != []
-    assert closed.problems(reference({"path": 7})) != []
-    assert closed.problems(reference({"evil": 7})) != []
-    assert closed.problems({**reference({"size": 3}), "n": 1}) != []
+    assert closed.find_problems({"n": 1}) == []
+    assert (
+        closed.find_problems(
+            build_reference({"path": "/x", "size": 3, "notes": ["a"], "value": [1]})
+        )
+        == []
+    )
+    assert closed.find_problems({"n": "one"}) != []
+    assert closed.find_problems({"n": 1, "m": 2}) != []
+    assert closed.find_problems(build_reference({"path": 7})) != []
+    assert closed.find_problems(build_reference({"evil": 7})) != []
+    assert closed.find_problems({**build_reference({"size": 3}), "n": 1}) != []
 
 
 def test_the_draft_is_named_once_at_the_top() -> None:
     draft = "http://json-schema.org/draft-07/schema#"
 
-    advertised = admitting({"$schema": draft, "type": "object"})
+    advertised = extend_output_schema({"$schema": draft, "type": "object"})
 
     assert advertised == {
         "$schema": draft,
         "type": "object",
-        "anyOf": [{"type": "object"}, REFERENCE],
+        "anyOf": [{"type": "object"}, REFERENCE_SCHEMA],
     }
 
 
@@ -68,16 +73,16 @@ def test_the_draft_is_named_once_at_the_top() -> None:
         result("1", structuredContent={"n": 1}),
         result("no", isError=True),
         result("no", isError=True, structuredContent={"n": 1}),
-        result("kept", structuredContent=reference({"path": "/x"})),
+        result("kept", structuredContent=build_reference({"path": "/x"})),
     ],
 )
 def test_what_a_client_accepts_is_the_same_object(wire: JsonObject) -> None:
-    assert conforming(wire, output(CLOSED), "t") is wire
-    assert conforming(wire, None, "t") is wire
+    assert conform_to_schema(wire, output(CLOSED), "t") is wire
+    assert conform_to_schema(wire, None, "t") is wire
 
 
 def test_structure_that_breaks_its_schema_is_an_error_with_both_kept_as_data() -> None:
-    wire = conforming(result("one", structuredContent={"n": "one"}), output(CLOSED), "t")
+    wire = conform_to_schema(result("one", structuredContent={"n": "one"}), output(CLOSED), "t")
 
     assert wire["isError"] is True
     assert "structuredContent" not in wire
@@ -89,7 +94,7 @@ def test_structure_that_breaks_its_schema_is_an_error_with_both_kept_as_data() -
 def test_a_failure_keeps_its_text_and_loses_structure_that_a_client_would_refuse() -> None:
     failed = result("no", isError=True, structuredContent={"why": "no"})
 
-    wire = conforming(failed, output(CLOSED), "t")
+    wire = conform_to_schema(failed, output(CLOSED), "t")
 
     assert wire["isError"] is True
     assert "structuredContent" not in wire
@@ -97,9 +102,9 @@ def test_a_failure_keeps_its_text_and_loses_structure_that_a_client_would_refuse
 
 
 def test_a_result_without_the_structure_it_promised_has_its_text_as_one() -> None:
-    wire = conforming(result("only text"), output(CLOSED), "t")
+    wire = conform_to_schema(result("only text"), output(CLOSED), "t")
 
-    assert output(CLOSED).problems(wire["structuredContent"]) == []
+    assert output(CLOSED).find_problems(wire["structuredContent"]) == []
     assert wire["structuredContent"] == {
         "mcp-dispatch/result": {
             "notes": [
@@ -111,7 +116,7 @@ def test_a_result_without_the_structure_it_promised_has_its_text_as_one() -> Non
 
 
 def test_notes_stand_beside_structure_that_leaves_room() -> None:
-    wire = with_notes(result("1", structuredContent={"n": 1}), ["look"], output(OPEN))
+    wire = add_notes(result("1", structuredContent={"n": 1}), ["look"], output(OPEN))
 
     assert wire == {
         "content": [{"type": "text", "text": "1"}, {"type": "text", "text": "look"}],
@@ -120,29 +125,29 @@ def test_notes_stand_beside_structure_that_leaves_room() -> None:
 
 
 def test_notes_stand_around_structure_that_leaves_none() -> None:
-    wire = with_notes(result("1", structuredContent={"n": 1}), ["look"], output(CLOSED))
+    wire = add_notes(result("1", structuredContent={"n": 1}), ["look"], output(CLOSED))
 
-    assert wire["structuredContent"] == reference({"notes": ["look"], "value": {"n": 1}})
-    assert output(CLOSED).problems(wire["structuredContent"]) == []
+    assert wire["structuredContent"] == build_reference({"notes": ["look"], "value": {"n": 1}})
+    assert output(CLOSED).find_problems(wire["structuredContent"]) == []
 
 
 def test_notes_join_those_of_a_reference() -> None:
-    kept = result("x", structuredContent=reference({"path": "/x", "notes": ["a"]}))
+    kept = result("x", structuredContent=build_reference({"path": "/x", "notes": ["a"]}))
 
-    wire = with_notes(kept, ["b"], output(CLOSED))
+    wire = add_notes(kept, ["b"], output(CLOSED))
 
-    assert wire["structuredContent"] == reference({"path": "/x", "notes": ["a", "b"]})
+    assert wire["structuredContent"] == build_reference({"path": "/x", "notes": ["a", "b"]})
 
 
 def test_notes_on_structure_that_nobody_advertised_make_it_text() -> None:
-    wire = with_notes(result("see below", structuredContent={"n": 1}), ["look"], None)
+    wire = add_notes(result("see below", structuredContent={"n": 1}), ["look"], None)
 
     assert "structuredContent" not in wire
     assert texts(wire) == ["see below", "look", '{"n":1}']
 
 
 def test_structure_that_the_text_repeats_is_not_told_twice() -> None:
-    wire = told_as_text(result('{ "n": 1 }', structuredContent={"n": 1}))
+    wire = move_structure_to_text(result('{ "n": 1 }', structuredContent={"n": 1}))
 
     assert wire == result('{ "n": 1 }')
 
@@ -150,4 +155,4 @@ def test_structure_that_the_text_repeats_is_not_told_twice() -> None:
 def test_no_notes_change_nothing() -> None:
     wire = result("1", structuredContent={"n": 1})
 
-    assert with_notes(wire, [], None) is wire
+    assert add_notes(wire, [], None) is wire

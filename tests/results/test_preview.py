@@ -5,39 +5,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.results.preview import human_size, preview, utf8
-from mcp_dispatch.results.size import measure
+from mcp_dispatch.results.preview import build_preview, encode_utf8, format_size
+from mcp_dispatch.results.size import measure_result
 
 
 @given(st.text(), st.integers(-5, 200))
 def test_a_preview_is_a_prefix_within_its_limit_on_a_character_boundary(
     text: str, limit: int
 ) -> None:
-    head = preview(text, limit)
+    head = build_preview(text, limit)
 
     assert text.startswith(head)
-    assert len(utf8(head)) <= max(limit, 0)
+    assert len(encode_utf8(head)) <= max(limit, 0)
 
 
 @given(st.text(alphabet="aé😀\n\x1b[0m\ud800", max_size=60), st.integers(0, 120))
 def test_a_text_that_fits_is_its_own_preview(text: str, limit: int) -> None:
-    assert (preview(text, limit) == text) == (len(utf8(text)) <= limit)
+    assert (build_preview(text, limit) == text) == (len(encode_utf8(text)) <= limit)
 
 
 def test_a_preview_ends_before_the_last_newline_in_its_second_half() -> None:
-    assert preview("one\ntwo\nthree\nfour", 15) == "one\ntwo\nthree"
+    assert build_preview("one\ntwo\nthree\nfour", 15) == "one\ntwo\nthree"
 
 
 def test_a_newline_in_the_first_half_does_not_shorten_a_preview() -> None:
-    assert preview("a\n" + "b" * 50, 20) == "a\n" + "b" * 18
+    assert build_preview("a\n" + "b" * 50, 20) == "a\n" + "b" * 18
 
 
 def test_a_wide_character_is_not_cut_in_half() -> None:
-    assert preview("ab😀😀", 7) == "ab😀"
+    assert build_preview("ab😀😀", 7) == "ab😀"
 
 
 def test_a_colour_code_is_not_cut_in_half() -> None:
-    assert preview("plain \x1b[38;5;1mred", 12) == "plain "
+    assert build_preview("plain \x1b[38;5;1mred", 12) == "plain "
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_colour_code_is_not_cut_in_half() -> None:
     ],
 )
 def test_a_size_is_said_as_a_person_would(count: int, words: str) -> None:
-    assert human_size(count) == words
+    assert format_size(count) == words
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_a_size_is_said_as_a_person_would(count: int, words: str) -> None:
     ],
 )
 def test_only_what_the_model_reads_is_measured(wire: JsonObject, characters: int) -> None:
-    assert measure(wire) == characters
+    assert measure_result(wire) == characters

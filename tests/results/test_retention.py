@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.results.locks import hold, is_held, shared
-from mcp_dispatch.results.retention import Pruned, Retention, prune, remove_all, shelved
-from mcp_dispatch.results.store import CannotKeep, ResultStore
+from mcp_dispatch.results.locks import hold_shared_lock, is_locked, lock_open_file
+from mcp_dispatch.results.retention import (
+    PruneResult,
+    Retention,
+    list_result_files,
+    prune,
+    remove_all,
+)
+from mcp_dispatch.results.store import CannotStore, ResultStore
 
 DAY = 24 * 60 * 60
 
@@ -18,7 +24,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="locks are POSIX")
 
 
 def kept(store: ResultStore, text: str, days_ago: float) -> Path:
-    path = store.keep(text).path
+    path = store.save(text).path
     then = time.time() - days_ago * DAY
     os.utime(path, (then, then))
     return path
@@ -35,7 +41,7 @@ def test_what_is_past_its_age_is_removed(store: ResultStore) -> None:
     done = prune(store.directory, Retention(days=30))
 
     assert [each.path for each in done.removed] == [old]
-    assert [each.path for each in shelved(store.directory)] == [young]
+    assert [each.path for each in list_result_files(store.directory)] == [young]
 
 
 def test_the_oldest_go_first_when_there_is_too_much(store: ResultStore) -> None:
@@ -44,14 +50,14 @@ def test_the_oldest_go_first_when_there_is_too_much(store: ResultStore) -> None:
     done = prune(store.directory, Retention(total_bytes=300))
 
     assert [each.path for each in done.removed] == [paths[4], paths[3]]
-    assert [each.path for each in shelved(store.directory)] == paths[:3]
+    assert [each.path for each in list_result_files(store.directory)] == paths[:3]
 
 
 def test_room_is_made_before_a_result_is_kept(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, Retention(total_bytes=1000))
     old, young = kept(store, "a" * 400, 2), kept(store, "b" * 400, 1)
 
-    new = store.keep("c" * 400).path
+    new = store.save("c" * 400).path
 
     assert not old.exists()
     assert {young, new} == set(tmp_path.iterdir())
@@ -59,10 +65,10 @@ def test_room_is_made_before_a_result_is_kept(tmp_path: Path) -> None:
 
 def test_a_result_larger_than_all_may_be_is_not_kept_and_costs_no_other(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, Retention(total_bytes=1000))
-    other = store.keep("a" * 900).path
+    other = store.save("a" * 900).path
 
-    with pytest.raises(CannotKeep, match="larger than all results together may be"):
-        store.keep("b" * 1001)
+    with pytest.raises(CannotStore, match="larger than all results together may be"):
+        store.save("b" * 1001)
 
     assert list(tmp_path.iterdir()) == [other]
 
@@ -71,8 +77,8 @@ def test_a_flood_of_results_stays_within_the_total(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, Retention(total_bytes=50_000))
 
     for number in range(200):
-        store.keep(f"{number}\n" * 1_000)
-        assert sum(each.size for each in shelved(tmp_path)) <= 50_000
+        store.save(f"{number}\n" * 1_000)
+        assert sum(each.size for each in list_result_files(tmp_path)) <= 50_000
 
 
 def test_files_that_are_not_ours_are_left_alone(store: ResultStore, tmp_path: Path) -> None:
@@ -83,8 +89,8 @@ def test_files_that_are_not_ours_are_left_alone(store: ResultStore, tmp_path: Pa
     folder.mkdir()
     os.utime(folder, (1, 1))
 
-    assert prune(tmp_path, Retention()) == Pruned()
-    assert remove_all(tmp_path) == Pruned()
+    assert prune(tmp_path, Retention()) == PruneResult()
+    assert remove_all(tmp_path) == PruneResult()
 
     assert notes.exists()
     assert folder.exists()
@@ -94,7 +100,7 @@ def test_files_that_are_not_ours_are_left_alone(store: ResultStore, tmp_path: Pa
 def test_what_is_being_read_stays(store: ResultStore) -> None:
     path = kept(store, "old", 100)
     descriptor = os.open(path, os.O_RDONLY)
-    hold(descriptor)
+    lock_open_file(descriptor)
     os.utime(path, (1, 1))
 
     while_read = prune(store.directory, Retention())
@@ -109,10 +115,10 @@ def test_what_is_being_read_stays(store: ResultStore) -> None:
 def test_reading_makes_a_result_young_again(store: ResultStore) -> None:
     path = kept(store, "old", 100)
     descriptor = os.open(path, os.O_RDONLY)
-    hold(descriptor)
+    lock_open_file(descriptor)
     os.close(descriptor)
 
-    assert prune(store.directory, Retention()) == Pruned()
+    assert prune(store.directory, Retention()) == PruneResult()
     assert path.exists()
 
 
@@ -136,7 +142,7 @@ def test_what_another_process_reads_stays_until_that_ends(store: ResultStore) ->
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"reading\n"
 
-        held = is_held(path)
+        held = is_locked(path)
         while_read = prune(store.directory, Retention())
         reader.kill()
         reader.wait(timeout=10)
@@ -166,8 +172,8 @@ def test_a_result_is_there_while_its_delivery_is_settled_whoever_prunes(tmp_path
         assert pruner.stdout is not None
         pruner.stdout.readline()
         for number in range(50):
-            name = store.keep(f"result {number}").path
-            with shared(tmp_path):
+            name = store.save(f"result {number}").path
+            with hold_shared_lock(tmp_path):
                 there = name.exists()
                 assert not there or name.read_text(encoding="utf-8") == f"result {number}"
         pruner.kill()

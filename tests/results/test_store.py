@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_dispatch.results.store import CannotKeep, Kept, ResultStore
+from mcp_dispatch.results.store import CannotStore, ResultStore, StoredResult
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals are POSIX")
 
@@ -23,7 +23,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals ar
 @given(st.binary(max_size=4096))
 def test_the_stored_bytes_are_the_original_bytes(content: bytes) -> None:
     with TemporaryDirectory() as directory:
-        kept = ResultStore(Path(directory)).keep(content, ".bin")
+        kept = ResultStore(Path(directory)).save(content, ".bin")
 
         assert kept.path.read_bytes() == content
         assert kept.size == len(content)
@@ -32,24 +32,24 @@ def test_the_stored_bytes_are_the_original_bytes(content: bytes) -> None:
 @given(st.text(alphabet=st.characters(), max_size=300))
 def test_any_text_is_stored_in_utf_8_lone_surrogates_included(text: str) -> None:
     with TemporaryDirectory() as directory:
-        kept = ResultStore(Path(directory)).keep(text)
+        kept = ResultStore(Path(directory)).save(text)
 
         assert kept.path.read_bytes().decode("utf-8", "surrogatepass") == text
 
 
 @posix
 def test_a_kept_file_is_private_and_named_by_its_content(tmp_path: Path) -> None:
-    kept = ResultStore(tmp_path).keep("hello")
+    kept = ResultStore(tmp_path).save("hello")
 
     name = sha256(b"hello").hexdigest()[:32]
-    assert kept == Kept(name, tmp_path / f"{name}.txt", 5)
+    assert kept == StoredResult(name, tmp_path / f"{name}.txt", 5)
     assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
 
 
 def test_equal_content_is_one_file_and_nothing_else_is_left(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
 
-    first, again, other = store.keep("same"), store.keep(b"same"), store.keep("other")
+    first, again, other = store.save("same"), store.save(b"same"), store.save("other")
 
     assert first == again
     assert set(tmp_path.iterdir()) == {first.path, other.path}
@@ -57,20 +57,20 @@ def test_equal_content_is_one_file_and_nothing_else_is_left(tmp_path: Path) -> N
 
 def test_delivering_a_result_again_makes_its_file_young_again(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    kept = store.keep("hello")
+    kept = store.save("hello")
     os.utime(kept.path, (1, 1))
 
-    store.keep("hello")
+    store.save("hello")
 
     assert kept.path.stat().st_mtime > time.time() - 60
 
 
 def test_a_file_that_lost_bytes_is_written_anew(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    kept = store.keep("the whole of it")
+    kept = store.save("the whole of it")
     kept.path.write_bytes(b"the wh")
 
-    store.keep("the whole of it")
+    store.save("the whole of it")
 
     assert kept.path.read_bytes() == b"the whole of it"
 
@@ -84,7 +84,7 @@ def test_a_link_planted_under_the_final_name_is_replaced_not_followed(tmp_path: 
     planted = results / f"{sha256(b'hello').hexdigest()[:32]}.txt"
     planted.symlink_to(victim)
 
-    kept = ResultStore(results).keep("hello")
+    kept = ResultStore(results).save("hello")
 
     assert kept.path == planted
     assert not planted.is_symlink()
@@ -94,14 +94,14 @@ def test_a_link_planted_under_the_final_name_is_replaced_not_followed(tmp_path: 
 @pytest.mark.parametrize("suffix", ["", "txt", "/../x", ".a/b", ".TXT", "..", ".\x00", ".a" * 9])
 def test_a_suffix_cannot_name_another_place(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(suffix))):
-        ResultStore(tmp_path).keep("hello", suffix)
+        ResultStore(tmp_path).save("hello", suffix)
 
 
 def test_a_place_that_is_no_directory_cannot_keep(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
-    with pytest.raises(CannotKeep, match="File exists"):
-        ResultStore(tmp_path / "file").keep("hello")
+    with pytest.raises(CannotStore, match="File exists"):
+        ResultStore(tmp_path / "file").save("hello")
 
 
 FULL_DISK = """
@@ -165,7 +165,7 @@ def test_a_killed_writer_leaves_no_truncated_file_under_a_final_name(
 
 def test_what_killed_writers_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    kept = store.keep("hello")
+    kept = store.save("hello")
     old, young = tmp_path / ".old.partial", tmp_path / ".young.partial"
     for path in (old, young):
         path.write_bytes(b"half")

@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.cost_bounds import bound
+from mcp_dispatch.schema.cost_bounds import bound_schema
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.validator import compile_schema
 
 
 def refusal(schema: Json) -> str:
     with pytest.raises(SchemaUnusable) as caught:
-        bound(schema)
+        bound_schema(schema)
     return caught.value.reason
 
 
@@ -112,8 +112,10 @@ def test_a_recursive_schema_is_accepted_and_works_at_any_depth_we_accept() -> No
     for _ in range(90):
         value = {"name": "x", "left": value, "children": [{"name": "y"}]}
 
-    assert validator.problems(value) == []
-    assert validator.problems({"name": "x", "left": {}}) == ["left.name: required, but missing"]
+    assert validator.find_problems(value) == []
+    assert validator.find_problems({"name": "x", "left": {}}) == [
+        "left.name: required, but missing"
+    ]
 
 
 def test_a_recursive_union_of_twenty_kinds_validates_deep_documents_quickly() -> None:
@@ -133,7 +135,7 @@ def test_a_recursive_union_of_twenty_kinds_validates_deep_documents_quickly() ->
         document = {"type": "k19", "children": [document]}
 
     began = time.process_time()
-    problems = validator.problems(document)
+    problems = validator.find_problems(document)
     seconds = time.process_time() - began
 
     assert problems == []
@@ -151,7 +153,7 @@ def test_a_mistake_deep_in_a_recursive_union_is_refused_quickly() -> None:
         document = {"type": "k1", "child": document}
 
     began = time.process_time()
-    problems = validator.problems(document)
+    problems = validator.find_problems(document)
     seconds = time.process_time() - began
 
     assert len(problems) == 1
@@ -164,7 +166,7 @@ def test_a_call_that_would_make_too_much_work_is_refused_before_it_is_done() -> 
     validator = compile_schema({"items": {"allOf": wide}})
 
     began = time.process_time()
-    problems = validator.problems([{"a": 1} for _ in range(20_000)])
+    problems = validator.find_problems([{"a": 1} for _ in range(20_000)])
     seconds = time.process_time() - began
 
     assert problems == [
@@ -196,7 +198,7 @@ def test_nesting_is_bounded(levels: int, accepted: bool) -> None:
         schema = {"not": schema}
 
     if accepted:
-        assert bound(schema).expanded == 64
+        assert bound_schema(schema).expanded_size == 64
     else:
         assert refusal(schema) == "is nested more than 64 levels deep"
 
@@ -212,7 +214,7 @@ def test_a_long_enum_is_accepted() -> None:
 
     validator = compile_schema({"properties": {"zone": {"enum": options}}})
 
-    assert validator.problems({"zone": "Area/City4999"}) == []
+    assert validator.find_problems({"zone": "Area/City4999"}) == []
 
 
 @pytest.mark.parametrize(
@@ -252,4 +254,4 @@ def test_a_name_that_looks_like_a_keyword_is_only_a_name() -> None:
         "default": {"$ref": "http://example.com/x", "id": "http://example.com/y"},
     }
 
-    assert compile_schema(schema).problems({"$ref": 1}) == ["$ref: expected string, got 1"]
+    assert compile_schema(schema).find_problems({"$ref": 1}) == ["$ref: expected string, got 1"]

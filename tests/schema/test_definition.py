@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.definition import definition_problem, input_schema_problem
+from mcp_dispatch.schema.definition import find_definition_problem, find_input_schema_problem
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -18,9 +18,9 @@ def test_a_plain_schema_has_no_problem() -> None:
         "required": ["path"],
     }
 
-    assert definition_problem(schema) is None
-    assert input_schema_problem(schema) is None
-    assert input_schema_problem({"$schema": DRAFT_7, **schema}) is None
+    assert find_definition_problem(schema) is None
+    assert find_input_schema_problem(schema) is None
+    assert find_input_schema_problem({"$schema": DRAFT_7, **schema}) is None
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_plain_schema_has_no_problem() -> None:
     ],
 )
 def test_what_is_no_schema_of_its_draft_is_told(schema: Json, problem: str) -> None:
-    found = definition_problem(schema)
+    found = find_definition_problem(schema)
 
     assert found is not None
     assert found.startswith(problem)
@@ -73,7 +73,7 @@ def test_what_is_no_schema_of_its_draft_is_told(schema: Json, problem: str) -> N
     ],
 )
 def test_a_tool_with_an_unusable_input_schema_is_held_back(schema: Json, problem: str) -> None:
-    assert input_schema_problem(schema) == problem
+    assert find_input_schema_problem(schema) == problem
 
 
 def test_a_hostile_definition_is_judged_quickly() -> None:
@@ -95,7 +95,7 @@ def test_a_hostile_definition_is_judged_quickly() -> None:
 
     for schema in schemas:
         began = time.process_time()
-        input_schema_problem(schema)
+        find_input_schema_problem(schema)
         seconds = time.process_time() - began
         assert seconds < 3
 
@@ -103,13 +103,13 @@ def test_a_hostile_definition_is_judged_quickly() -> None:
 def test_a_long_mixed_list_is_told_where_its_items_must_differ() -> None:
     mixed: list[Json] = [index if index % 2 else str(index) for index in range(300)]
 
-    problem = definition_problem({"properties": {"a": {"type": mixed}}})
+    problem = find_definition_problem({"properties": {"a": {"type": mixed}}})
 
     assert problem == "has a long list of mixed items, which takes too long to check: type"
-    assert definition_problem({"$schema": DRAFT_4, "enum": mixed}) == (
+    assert find_definition_problem({"$schema": DRAFT_4, "enum": mixed}) == (
         "has a long list of mixed items, which takes too long to check: enum"
     )
-    assert definition_problem({"$schema": DRAFT_7, "enum": mixed}) is None
+    assert find_definition_problem({"$schema": DRAFT_7, "enum": mixed}) is None
 
 
 def test_the_deepest_schema_within_bounds_does_not_exhaust_the_stack() -> None:
@@ -118,7 +118,7 @@ def test_the_deepest_schema_within_bounds_does_not_exhaust_the_stack() -> None:
         schema = {"not": schema}
     schema["type"] = "object"
 
-    assert input_schema_problem(schema) in (
+    assert find_input_schema_problem(schema) in (
         None,
         "is nested too deeply to be checked against its metaschema",
     )

@@ -169,7 +169,7 @@ TABLE: list[tuple[str, JsonObject, Json, list[str]]] = [
 def test_each_problem_is_named_with_place_expectation_and_value(
     schema: JsonObject, arguments: Json, expected: list[str]
 ) -> None:
-    problems = compile_schema(schema).problems(arguments)
+    problems = compile_schema(schema).find_problems(arguments)
 
     assert sorted(problems) == sorted(expected)
 
@@ -180,7 +180,7 @@ def test_known_properties_are_found_through_a_reference() -> None:
         "properties": {"p": {"$ref": "#/$defs/P"}},
     }
 
-    problems = compile_schema(schema).problems({"p": {"z": 1}})
+    problems = compile_schema(schema).find_problems({"p": {"z": 1}})
 
     assert problems == ['p: unexpected property "z"; known properties: "x", "y"']
 
@@ -188,7 +188,7 @@ def test_known_properties_are_found_through_a_reference() -> None:
 def test_an_optional_value_of_the_wrong_type_names_all_types() -> None:
     schema: JsonObject = {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
 
-    problems = compile_schema(schema).problems({"a": 5})
+    problems = compile_schema(schema).find_problems({"a": 5})
 
     assert problems == ["a: expected string or null, got 5"]
 
@@ -197,7 +197,7 @@ def test_an_optional_object_is_explained_as_if_it_were_not_optional() -> None:
     inner: JsonObject = {"type": "object", "required": ["id"]}
     schema: JsonObject = {"properties": {"a": {"anyOf": [inner, {"type": "null"}]}}}
 
-    problems = compile_schema(schema).problems({"a": {}})
+    problems = compile_schema(schema).find_problems({"a": {}})
 
     assert problems == ["a.id: required, but missing"]
 
@@ -205,7 +205,7 @@ def test_an_optional_object_is_explained_as_if_it_were_not_optional() -> None:
 def test_a_union_of_constants_lists_them_all() -> None:
     schema: JsonObject = {"anyOf": [{"const": "a"}, {"const": "b"}, {"type": "null"}]}
 
-    problems = compile_schema(schema).problems("c")
+    problems = compile_schema(schema).find_problems("c")
 
     assert problems == ['(arguments): expected "a", "b" or null, got "c"']
 
@@ -226,7 +226,7 @@ SHAPES: JsonObject = {
 
 
 def test_the_nearest_alternative_is_the_one_whose_constant_fits() -> None:
-    problems = compile_schema(SHAPES).problems({"kind": "box", "radius": 1})
+    problems = compile_schema(SHAPES).find_problems({"kind": "box", "radius": 1})
 
     assert problems == ["width: required, but missing (nearest of 2 alternatives)"]
 
@@ -237,7 +237,7 @@ def test_a_wrong_discriminator_lists_the_right_ones() -> None:
         for kind in ("circle", "box")
     ]
 
-    problems = compile_schema({"anyOf": shapes}).problems({"kind": "star"})
+    problems = compile_schema({"anyOf": shapes}).find_problems({"kind": "star"})
 
     assert problems == ['kind: expected "circle" or "box", got "star"']
 
@@ -246,7 +246,7 @@ def test_the_deeper_error_decides_between_alternatives_of_one_error_each() -> No
     shallow: JsonObject = {"required": ["b"]}
     deep: JsonObject = {"properties": {"a": {"properties": {"c": {"type": "integer"}}}}}
 
-    problems = compile_schema({"anyOf": [shallow, deep]}).problems({"a": {"c": "x"}})
+    problems = compile_schema({"anyOf": [shallow, deep]}).find_problems({"a": {"c": "x"}})
 
     assert problems == ['a.c: expected integer, got "x" (nearest of 2 alternatives)']
 
@@ -255,13 +255,13 @@ def test_a_union_within_a_union_is_explained_to_its_end() -> None:
     inner: JsonObject = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     schema: JsonObject = {"anyOf": [{"properties": {"a": inner}}, {"type": "null"}]}
 
-    problems = compile_schema(schema).problems({"a": "x"})
+    problems = compile_schema(schema).find_problems({"a": "x"})
 
     assert problems == ['a: expected integer or null, got "x"']
 
 
 def test_only_the_first_problems_are_listed_and_the_rest_is_counted() -> None:
-    problems = compile_schema({"items": {"type": "null"}}).problems(list(range(25)))
+    problems = compile_schema({"items": {"type": "null"}}).find_problems(list(range(25)))
 
     assert problems == [
         *(f"[{index}]: expected null, got {index}" for index in range(20)),
@@ -272,7 +272,7 @@ def test_only_the_first_problems_are_listed_and_the_rest_is_counted() -> None:
 def test_long_lists_of_names_are_cut() -> None:
     options: list[Json] = [f"o{index}" for index in range(1000)]
 
-    problems = compile_schema({"enum": options}).problems("x")
+    problems = compile_schema({"enum": options}).find_problems("x")
 
     listed = ", ".join(f'"o{index}"' for index in range(20))
     assert problems == [f'(arguments): expected one of {listed} and 980 more, got "x"']
@@ -283,7 +283,7 @@ def test_a_long_value_is_cut_to_80_characters_quickly() -> None:
     arguments: Json = {"a": "x" * 10_000_000}
 
     began = time.process_time()
-    problems = validator.problems(arguments)
+    problems = validator.find_problems(arguments)
     seconds = time.process_time() - began
 
     assert problems == [f'a: expected integer, got "{"x" * 78}…']
@@ -293,7 +293,7 @@ def test_a_long_value_is_cut_to_80_characters_quickly() -> None:
 def test_a_large_structure_is_cut_to_80_characters() -> None:
     rows: list[Json] = [{"id": index, "name": "n" * 200} for index in range(1000)]
 
-    problems = compile_schema({"type": "object"}).problems(rows)
+    problems = compile_schema({"type": "object"}).find_problems(rows)
 
     assert problems == ['(arguments): expected object, got [{"id": 0, "name": "' + "n" * 59 + "…"]
 
@@ -303,7 +303,7 @@ def test_a_million_wrong_items_are_answered_with_the_first_of_them() -> None:
     arguments: list[Json] = [1] * 1_000_000
 
     began = time.process_time()
-    problems = validator.problems(arguments)
+    problems = validator.find_problems(arguments)
     seconds = time.process_time() - began
 
     assert problems == [
@@ -316,7 +316,7 @@ def test_a_million_wrong_items_are_answered_with_the_first_of_them() -> None:
 def test_a_mistake_far_down_a_very_long_list_is_still_a_refusal() -> None:
     arguments: Json = [*["x"] * 1_000_000, 1]
 
-    problems = compile_schema({"items": {"type": "string"}}).problems(arguments)
+    problems = compile_schema({"items": {"type": "string"}}).find_problems(arguments)
 
     assert problems == [
         "(arguments): do not fit the schema, at a place so deep inside or so far down a list that "
@@ -329,7 +329,7 @@ def test_a_cut_list_is_not_blamed_for_being_short() -> None:
     schema: JsonObject = {"properties": {"rows": {"minItems": 100_000, "items": items}}}
     rows: list[Json] = [{} for _ in range(200_000)]
 
-    problems = compile_schema(schema).problems({"rows": rows})
+    problems = compile_schema(schema).find_problems({"rows": rows})
 
     assert problems == [
         *(f"rows[{index}].id: required, but missing" for index in range(20)),

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.results.output_schema import ORIGINAL_AT, admitting
-from mcp_dispatch.schema.definition import usable_output_schema
+from mcp_dispatch.results.output_schema import ORIGINAL_POINTER, extend_output_schema
+from mcp_dispatch.schema.definition import prepare_output_schema
 from mcp_dispatch.schema.errors import SchemaUnusable
-from mcp_dispatch.schema.js_regex import NotJavaScript, check_pattern
-from mcp_dispatch.schema.refs import rebased
+from mcp_dispatch.schema.js_regex import InvalidJavaScriptPattern, check_pattern
+from mcp_dispatch.schema.refs import rebase_references
 from mcp_dispatch.schema.validator import compile_schema
 from tests.support.typescript_client import node
 
@@ -55,7 +55,7 @@ BASE = "#/anyOf/0"
     ],
 )
 def test_only_pointers_where_a_schema_stands_follow(schema: JsonObject, moved: JsonObject) -> None:
-    assert rebased(schema, BASE) == moved
+    assert rebase_references(schema, BASE) == moved
 
 
 leaves: st.SearchStrategy[Any] = st.sampled_from(
@@ -97,9 +97,9 @@ def test_a_moved_schema_says_the_same_of_every_value(
     instance: Json = {"a": value, "default": default, "$ref": value}
 
     here = compile_schema(schema)
-    there = compile_schema(admitting(rebased(schema, ORIGINAL_AT)))
+    there = compile_schema(extend_output_schema(rebase_references(schema, ORIGINAL_POINTER)))
 
-    assert (here.problems(instance) == []) == (there.problems(instance) == [])
+    assert (here.find_problems(instance) == []) == (there.find_problems(instance) == [])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_moved_schema_says_the_same_of_every_value(
 )
 def test_what_clients_could_not_use_is_refused_with_the_reason(schema: Json, reason: str) -> None:
     with pytest.raises(SchemaUnusable) as caught:
-        usable_output_schema(schema)
+        prepare_output_schema(schema)
 
     assert reason in caught.value.reason
 
@@ -128,7 +128,7 @@ def test_what_clients_could_not_use_is_refused_with_the_reason(schema: Json, rea
 def test_a_draft_that_nobody_knows_is_not_named_to_clients() -> None:
     schema: JsonObject = {"$schema": "https://example.com/mine", "type": "object"}
 
-    assert usable_output_schema(schema) == {"type": "object"}
+    assert prepare_output_schema(schema) == {"type": "object"}
 
 
 PIECES = (
@@ -175,7 +175,7 @@ def test_patterns_are_judged_as_javascript_itself_judges_them() -> None:
 def accepted(pattern: str) -> bool:
     try:
         check_pattern(pattern)
-    except NotJavaScript:
+    except InvalidJavaScriptPattern:
         return False
     return True
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.schema.definition import input_schema_problem
+from mcp_dispatch.schema.definition import find_input_schema_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.validator import compile_schema
 
@@ -74,7 +74,7 @@ SCHEMAS = cast(
 @given(schema=SCHEMAS, arguments=VALUES)
 def test_problems_never_raises_and_speaks_in_single_lines(schema: Json, arguments: Json) -> None:
     try:
-        told = compile_schema(schema).problems(arguments)
+        told = compile_schema(schema).find_problems(arguments)
     except SchemaUnusable as unusable:
         told = [unusable.reason]
 
@@ -86,7 +86,7 @@ def test_problems_never_raises_and_speaks_in_single_lines(schema: Json, argument
 @settings(max_examples=150, deadline=None)
 @given(schema=SCHEMAS)
 def test_judging_a_definition_never_raises_and_agrees_with_compiling(schema: Json) -> None:
-    problem = input_schema_problem(schema)
+    problem = find_input_schema_problem(schema)
 
     if problem is None:
         compile_schema(schema)

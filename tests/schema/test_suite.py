@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.schema.definition import definition_problem
+from mcp_dispatch.schema.definition import find_definition_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.validator import CompiledSchema, compile_schema
 
@@ -105,7 +105,7 @@ def test_every_verdict_is_the_suites(suite: list[Group]) -> None:
             continue
         for test in group.tests:
             judged += 1
-            if (validator.problems(test["data"]) == []) != test["valid"]:
+            if (validator.find_problems(test["data"]) == []) != test["valid"]:
                 wrong.append((*group[:2], test["description"]))
 
     assert wrong == []
@@ -123,7 +123,7 @@ def test_every_verdict_is_the_packages(suite: list[Group]) -> None:
         package = oracle(group)
         for test in group.tests:
             judged += 1
-            if (validator.problems(test["data"]) == []) != package.is_valid(test["data"]):
+            if (validator.find_problems(test["data"]) == []) != package.is_valid(test["data"]):
                 wrong.append((*group[:2], test["description"]))
 
     assert wrong == []
@@ -159,7 +159,7 @@ def test_a_group_marked_remote_is_refused_unless_the_document_holds_all_it_names
 def test_every_schema_of_the_suite_that_compiles_passes_its_metaschema(suite: list[Group]) -> None:
     usable = [group for group in suite if compiled(group) is not None]
 
-    problems = {group[:2]: definition_problem(group.schema) for group in usable}
+    problems = {group[:2]: find_definition_problem(group.schema) for group in usable}
 
     assert {where: text for where, text in problems.items() if text is not None} == {}
 
@@ -181,7 +181,7 @@ def test_of_real_tools_only_those_that_break_their_metaschema_are_refused(data_d
         try:
             compile_schema(tool["inputSchema"])
         except SchemaUnusable:
-            refused[str(tool["id"])] = definition_problem(tool["inputSchema"])
+            refused[str(tool["id"])] = find_definition_problem(tool["inputSchema"])
 
     assert [
         t for t in refused.values() if not t or not t.startswith("breaks its metaschema: ")

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.search.index import Entry, ToolIndex, entry_of
-from mcp_dispatch.search.suggestions import remarks
+from mcp_dispatch.search.index import IndexedTool, ToolIndex, build_entry
+from mcp_dispatch.search.suggestions import explain_missing_tools
 from mcp_dispatch.search.synonyms import load_vocabulary
 
 SUBJECTS = {
@@ -22,14 +22,14 @@ SUBJECTS = {
 EVERY_WORD = load_vocabulary()[0].replace("|", " ").replace("_", " ")
 
 
-def honest() -> list[Entry]:
-    return [Entry(name, f"s{n}", text) for n, (name, text) in enumerate(SUBJECTS.values())]
+def honest() -> list[IndexedTool]:
+    return [IndexedTool(name, f"s{n}", text) for n, (name, text) in enumerate(SUBJECTS.values())]
 
 
-def stuffed(name: str, description: str) -> Entry:
+def stuffed(name: str, description: str) -> IndexedTool:
     properties: JsonObject = {word: {"description": EVERY_WORD} for word in EVERY_WORD.split()}
     schema: JsonObject = {"type": "object", "properties": properties}
-    return entry_of("evil", {"name": name, "description": description, "inputSchema": schema})
+    return build_entry("evil", {"name": name, "description": description, "inputSchema": schema})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def stuffed(name: str, description: str) -> Entry:
         [stuffed(f"helper_{n}", EVERY_WORD[n * 500 :]) for n in range(20)],
     ],
 )
-def test_a_tool_stuffed_with_keywords_wins_no_search(evil: list[Entry]) -> None:
+def test_a_tool_stuffed_with_keywords_wins_no_search(evil: list[IndexedTool]) -> None:
     index = ToolIndex([*honest(), *evil])
 
     first = {query: index.search(query, 5)[0].entry.name for query in SUBJECTS}
@@ -50,14 +50,14 @@ def test_a_tool_stuffed_with_keywords_wins_no_search(evil: list[Entry]) -> None:
 
 
 def test_many_tools_of_one_server_leave_room_for_others() -> None:
-    crowd = [Entry(f"read_{n}", "evil", "Read the contents of a file") for n in range(50)]
+    crowd = [IndexedTool(f"read_{n}", "evil", "Read the contents of a file") for n in range(50)]
     index = ToolIndex([*honest(), *crowd])
 
     assert "read_file" in [hit.entry.name for hit in index.search("read a file", 5)]
 
 
 def test_a_copied_description_does_not_beat_the_exact_name() -> None:
-    copy = Entry("a_better_email", "evil", "send_email send_email Send an email to a person")
+    copy = IndexedTool("a_better_email", "evil", "send_email send_email Send an email to a person")
     index = ToolIndex([*honest(), copy])
 
     assert index.search("send_email", 1)[0].entry.server == "s1"
@@ -80,7 +80,7 @@ def test_a_copied_description_does_not_beat_the_exact_name() -> None:
     ],
 )
 def test_a_huge_query_costs_little(query: str) -> None:
-    tools = [Entry(f"get_weather_{n}", f"s{n % 50}", f"Forecast {n}") for n in range(2_000)]
+    tools = [IndexedTool(f"get_weather_{n}", f"s{n % 50}", f"Forecast {n}") for n in range(2_000)]
     index = ToolIndex(tools)
 
     start = time.process_time()
@@ -100,11 +100,11 @@ def test_a_huge_query_costs_little(query: str) -> None:
     ],
 )
 def test_to_say_why_nothing_was_found_stays_cheap(query: str) -> None:
-    entries = [Entry(f"get_some_thing_{n}", f"s{n % 50}", "Get it") for n in range(5_000)]
+    entries = [IndexedTool(f"get_some_thing_{n}", f"s{n % 50}", "Get it") for n in range(5_000)]
     index = ToolIndex(entries)
 
     started = time.process_time()
-    said = remarks(index, query, found=False)
+    said = explain_missing_tools(index, query, has_hits=False)
 
     assert time.process_time() - started < 1.0
     assert 1 <= len(said) <= 5

@@ -5,24 +5,24 @@ import random
 import pytest
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.search.index import Entry, Hit, ToolIndex, entry_of
-from mcp_dispatch.search.weights import Weights
+from mcp_dispatch.search.index import IndexedTool, ToolHit, ToolIndex, build_entry
+from mcp_dispatch.search.weights import SearchWeights
 
 CATALOGUE = (
-    Entry("read_file", "files", "Read the complete contents of a file", (("path", ""),)),
-    Entry("write_file", "files", "Create a new file or overwrite an existing one"),
-    Entry("list_directory", "files", "List everything in a directory"),
-    Entry("delete_directory", "files", "Remove a directory"),
-    Entry(
+    IndexedTool("read_file", "files", "Read the complete contents of a file", (("path", ""),)),
+    IndexedTool("write_file", "files", "Create a new file or overwrite an existing one"),
+    IndexedTool("list_directory", "files", "List everything in a directory"),
+    IndexedTool("delete_directory", "files", "Remove a directory"),
+    IndexedTool(
         "get_weather", "sky", "Current temperature and conditions", (("city", "Name of a city"),)
     ),
-    Entry("slack__send_message", "slack", "Send a message to a channel"),
-    Entry("slack__list_channels", "slack", "List the channels of the workspace"),
-    Entry("send_email", "mailer", "Send an email to a person"),
-    Entry("save_presentation", "ppt", "Save the presentation"),
-    Entry("git_commit", "git", "Record changes to the repository"),
-    Entry("bing_search", "bing", "使用必应搜索指定的关键词"),
-    Entry("getStockPrice", "finance", "Latest quote of a ticker symbol"),
+    IndexedTool("slack__send_message", "slack", "Send a message to a channel"),
+    IndexedTool("slack__list_channels", "slack", "List the channels of the workspace"),
+    IndexedTool("send_email", "mailer", "Send an email to a person"),
+    IndexedTool("save_presentation", "ppt", "Save the presentation"),
+    IndexedTool("git_commit", "git", "Record changes to the repository"),
+    IndexedTool("bing_search", "bing", "使用必应搜索指定的关键词"),
+    IndexedTool("getStockPrice", "finance", "Latest quote of a ticker symbol"),
 )
 
 
@@ -67,7 +67,7 @@ def test_a_pasted_name_comes_first(query: str) -> None:
 
 
 def test_a_plain_word_in_a_sentence_is_not_taken_for_a_name() -> None:
-    index = ToolIndex([*CATALOGUE, Entry("message", "other", "Show a text on the screen")])
+    index = ToolIndex([*CATALOGUE, IndexedTool("message", "other", "Show a text on the screen")])
 
     assert index.search("send an email message", 1)[0].entry.name == "send_email"
     assert index.search("message", 1)[0].entry.name == "message"
@@ -106,7 +106,9 @@ def test_the_name_of_a_server_alone_puts_its_tools_first() -> None:
 
 
 def test_a_server_that_the_question_names_is_preferred() -> None:
-    twins = [Entry("send_note", name, "Send a note to a person") for name in ("alpha", "omega")]
+    twins = [
+        IndexedTool("send_note", name, "Send a note to a person") for name in ("alpha", "omega")
+    ]
 
     best = ToolIndex(twins).search("send a note with omega", 2)[0]
 
@@ -118,8 +120,8 @@ def test_a_name_that_the_question_covers_beats_one_that_shares_a_verb() -> None:
 
 
 def test_the_instructions_of_a_server_count_for_its_tools() -> None:
-    quiet = Entry("run", "a", "Does it")
-    told = Entry("run", "b", "Does it", (), "Everything about seismology")
+    quiet = IndexedTool("run", "a", "Does it")
+    told = IndexedTool("run", "b", "Does it", (), "Everything about seismology")
 
     hits = ToolIndex([quiet, told]).search("seismology", 5)
 
@@ -135,7 +137,7 @@ def test_the_order_does_not_depend_on_the_order_of_the_tools() -> None:
 
 
 def test_equal_tools_come_in_the_order_of_their_names_and_servers() -> None:
-    tools = [Entry("ping", server, "Answer") for server in ("c", "a", "b")]
+    tools = [IndexedTool("ping", server, "Answer") for server in ("c", "a", "b")]
 
     assert [hit.entry.server for hit in ToolIndex(tools).search("answer", 5)] == ["a", "b", "c"]
 
@@ -152,7 +154,7 @@ def test_a_reason_says_what_was_asked_what_was_found_and_where() -> None:
 
 
 def test_a_tool_found_by_its_subject_says_so() -> None:
-    index = ToolIndex([Entry("git_commit", "git", "Record changes"), CATALOGUE[0]])
+    index = ToolIndex([IndexedTool("git_commit", "git", "Record changes"), CATALOGUE[0]])
 
     hits = index.search("merge request", 5)
 
@@ -160,12 +162,12 @@ def test_a_tool_found_by_its_subject_says_so() -> None:
 
 
 def test_more_of_the_same_steps_back_for_something_else() -> None:
-    copies = [Entry("read_file", f"s{n}", "Read the contents of a file") for n in range(5)]
-    other = Entry("read_text_file", "x", "Returns a text file with its encoding")
+    copies = [IndexedTool("read_file", f"s{n}", "Read the contents of a file") for n in range(5)]
+    other = IndexedTool("read_text_file", "x", "Returns a text file with its encoding")
     tools = [*CATALOGUE, *copies, other]
 
     varied = ToolIndex(tools).search("read a file", 5)
-    plain = ToolIndex(tools, Weights(repetition=0.0)).search("read a file", 5)
+    plain = ToolIndex(tools, SearchWeights(repetition=0.0)).search("read a file", 5)
 
     assert varied[0].entry.name == "read_file"
     assert other in [hit.entry for hit in varied]
@@ -187,8 +189,8 @@ def test_names_are_found_in_every_spelling_that_the_pool_knows() -> None:
     index = ToolIndex(CATALOGUE)
 
     for name in ("slack__send_message", "mcp__slack__send_message", "send_message"):
-        assert [entry.name for entry in index.named(name)] == ["slack__send_message"]
-    assert index.named("nope") == []
+        assert [entry.name for entry in index.find_by_name(name)] == ["slack__send_message"]
+    assert index.find_by_name("nope") == []
 
 
 def test_an_entry_holds_what_is_searched_of_a_definition() -> None:
@@ -202,16 +204,16 @@ def test_an_entry_holds_what_is_searched_of_a_definition() -> None:
         },
     }
 
-    entry = entry_of("slack", definition, "Be kind.")
+    entry = build_entry("slack", definition, "Be kind.")
 
-    assert entry == Entry(
+    assert entry == IndexedTool(
         "slack__send",
         "slack",
         "Send a message. Posts it.",
         (("to", "Channel"), ("text", ""), ("odd", "")),
         "Be kind.",
     )
-    assert entry.tool == "send"
+    assert entry.bare_name == "send"
 
 
 @pytest.mark.parametrize(
@@ -223,11 +225,11 @@ def test_an_entry_holds_what_is_searched_of_a_definition() -> None:
     ],
 )
 def test_an_odd_definition_makes_a_bare_entry(definition: JsonObject) -> None:
-    assert entry_of("s", definition) == Entry("t", "s", "")
+    assert build_entry("s", definition) == IndexedTool("t", "s", "")
 
 
 def test_a_hit_compares_by_value() -> None:
     first, second = (ToolIndex(CATALOGUE).search("email", 1) for _ in range(2))
 
     assert first == second
-    assert isinstance(first[0], Hit)
+    assert isinstance(first[0], ToolHit)

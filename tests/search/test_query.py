@@ -2,43 +2,51 @@
 
 import pytest
 
-from mcp_dispatch.search.query import LONGEST_QUERY, Query, parse, readable
+from mcp_dispatch.search.query import (
+    MAX_QUERY_CHARS,
+    ToolSearchQuery,
+    parse_query,
+    replace_pasted_text,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "query"),
     [
-        ("send a message", Query("send a message")),
-        ("select:Read,slack__send", Query(names=("Read", "slack__send"))),
-        (" Select: Read , Read ,, Edit ", Query(names=("Read", "Edit"))),
-        ("select:", Query()),
-        ("+slack send", Query("slack send", required=("slack",))),
-        ("send +slack +message", Query("send slack message", required=("slack", "message"))),
-        ("mcp__slack", Query(server="slack")),
-        ("mcp__slack__", Query(server="slack")),
-        ("MCP__my_slack send", Query("send", server="my_slack")),
-        ("mcp__slack +send text", Query("send text", required=("send",), server="slack")),
-        ("mcp__slack__send", Query("mcp__slack__send")),
-        ("create file + write content", Query("create file + write content")),
-        ("2 +2", Query("2 +2")),
-        ("", Query()),
+        ("send a message", ToolSearchQuery("send a message")),
+        ("select:Read,slack__send", ToolSearchQuery(names=("Read", "slack__send"))),
+        (" Select: Read , Read ,, Edit ", ToolSearchQuery(names=("Read", "Edit"))),
+        ("select:", ToolSearchQuery()),
+        ("+slack send", ToolSearchQuery("slack send", required=("slack",))),
+        (
+            "send +slack +message",
+            ToolSearchQuery("send slack message", required=("slack", "message")),
+        ),
+        ("mcp__slack", ToolSearchQuery(server="slack")),
+        ("mcp__slack__", ToolSearchQuery(server="slack")),
+        ("MCP__my_slack send", ToolSearchQuery("send", server="my_slack")),
+        ("mcp__slack +send text", ToolSearchQuery("send text", required=("send",), server="slack")),
+        ("mcp__slack__send", ToolSearchQuery("mcp__slack__send")),
+        ("create file + write content", ToolSearchQuery("create file + write content")),
+        ("2 +2", ToolSearchQuery("2 +2")),
+        ("", ToolSearchQuery()),
     ],
 )
-def test_every_form_is_read(text: str, query: Query) -> None:
-    assert parse(text) == query
+def test_every_form_is_read(text: str, query: ToolSearchQuery) -> None:
+    assert parse_query(text) == query
 
 
 def test_an_over_long_query_is_its_beginning_and_its_end() -> None:
-    query = parse("first " + "x" * 1_000_000 + " last")
+    query = parse_query("first " + "x" * 1_000_000 + " last")
 
-    assert len(query.text) <= LONGEST_QUERY + 1
+    assert len(query.text) <= MAX_QUERY_CHARS + 1
     assert query.text.startswith("first ")
     assert query.text.endswith(" last")
 
 
 def test_names_and_required_words_are_bounded() -> None:
-    assert len(parse("select:" + ",".join(f"t{n}" for n in range(1_000))).names) == 50
-    assert len(parse(" ".join(f"+t{n}" for n in range(300))).required) == 8
+    assert len(parse_query("select:" + ",".join(f"t{n}" for n in range(1_000))).names) == 50
+    assert len(parse_query(" ".join(f"+t{n}" for n in range(300))).required) == 8
 
 
 @pytest.mark.parametrize(
@@ -54,4 +62,4 @@ def test_names_and_required_words_are_bounded() -> None:
     ],
 )
 def test_addresses_paths_and_blobs_give_way_to_their_kind(text: str, words: str) -> None:
-    assert " ".join(readable(text).split()) == words
+    assert " ".join(replace_pasted_text(text).split()) == words

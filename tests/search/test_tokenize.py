@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_dispatch.search.query_terms import corrected
-from mcp_dispatch.search.tokenize import stem, words_of_name, words_of_prose
+from mcp_dispatch.search.query_terms import fix_spelling
+from mcp_dispatch.search.tokenize import split_name, split_prose, stem
 
 
 @pytest.mark.parametrize(
@@ -17,23 +17,23 @@ from mcp_dispatch.search.tokenize import stem, words_of_name, words_of_prose
     ],
 )
 def test_a_name_is_cut_where_case_signs_or_digits_change(name: str, words: list[str]) -> None:
-    assert words_of_name(name) == words
+    assert split_name(name) == words
 
 
 def test_a_brand_stays_one_word_in_a_sentence() -> None:
-    assert words_of_prose("Search GitHub by fileName") == ["search", "github", "by", "file", "name"]
+    assert split_prose("Search GitHub by fileName") == ["search", "github", "by", "file", "name"]
 
 
 def test_chinese_becomes_pairs_of_characters_beside_other_words() -> None:
-    assert words_of_prose("用GitHub搜索网页") == ["用", "git", "hub", "搜索", "索网", "网页"]
+    assert split_prose("用GitHub搜索网页") == ["用", "git", "hub", "搜索", "索网", "网页"]
 
 
 def test_full_width_letters_are_plain_letters() -> None:
-    assert words_of_prose("ＰＤＦ") == ["pdf"]  # noqa: RUF001 — the wide form is the case
+    assert split_prose("ＰＤＦ") == ["pdf"]  # noqa: RUF001 — the wide form is the case
 
 
 def test_a_word_too_long_to_be_one_is_left_out() -> None:
-    assert words_of_prose("read " + "x" * 31) == ["read"]
+    assert split_prose("read " + "x" * 31) == ["read"]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_what_is_no_plural_stays_as_it_is(word: str) -> None:
 def test_one_slip_is_put_right_to_the_word_that_tools_use_most(slip: str) -> None:
     spellings = {"weather": 9.0, "whether": 1.0, "leather": 20.0}
 
-    assert corrected(slip, spellings) == "weather"
+    assert fix_spelling(slip, spellings) == "weather"
 
 
 @pytest.mark.parametrize("word", ["wthr", "xeather", "天气天气天气", "w" * 21])
 def test_a_word_without_a_near_one_stays_as_it_is(word: str) -> None:
-    assert corrected(word, {"weather": 1.0}) == word
+    assert fix_spelling(word, {"weather": 1.0}) == word

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.settings.git_root import repository_root
+from mcp_dispatch.settings.git_root import find_repository_root
 from mcp_dispatch.settings.layers import (
     Layer,
     LayerKind,
-    Sources,
-    claude_notes,
-    layers_of,
-    ordered,
-    own_file,
-    sources_from,
+    SettingsSources,
+    build_sources,
+    find_claude_state_file,
+    list_layers,
+    locate_own_file,
+    sort_layers,
 )
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.read_file import Shelf
-from mcp_dispatch.settings.settings import FileState, Settings, SettingsFiles, load
+from mcp_dispatch.settings.read_file import LastGoodFiles
+from mcp_dispatch.settings.settings import FileState, Settings, SettingsReader, load_settings
 
 EVERYTHING = frozenset({"hooks", "env", "mcpServers"})
 
@@ -34,11 +34,11 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "workspace"
-        self.sources = Sources(
+        self.sources = SettingsSources(
             config_dir=folder / "config",
             claude_dir=folder / "claude",
             managed_dir=folder / "managed",
-            claude_notes=folder / ".claude.json",
+            claude_state_file=folder / ".claude.json",
         )
         self.root.mkdir()
 
@@ -55,10 +55,10 @@ class Machine:
         return self.write(self.sources.config_dir / "settings.json", content)
 
     def own(self, content: Mapping[str, Any] | str) -> Path:
-        return self.write(own_file(self.sources.config_dir, self.root), content)
+        return self.write(locate_own_file(self.sources.config_dir, self.root), content)
 
     def read(self) -> Settings:
-        return SettingsFiles(self.sources, supported=EVERYTHING).read(self.root)
+        return SettingsReader(self.sources, supported=EVERYTHING).read(self.root)
 
 
 @pytest.fixture
@@ -71,13 +71,15 @@ def test_the_layers_stand_in_their_order_and_claude_codes_stand_below_ours(machi
     machine.managed("settings.d/10.json", {})
     folder, root, config = machine.root.parent, machine.root, machine.sources.config_dir
 
-    found = [(layer.kind.value, layer.path) for layer in ordered(layers_of(machine.sources, root))]
+    found = [
+        (layer.kind.value, layer.path) for layer in sort_layers(list_layers(machine.sources, root))
+    ]
 
     assert found == [
         ("managed", folder / "managed/settings.d/10.json"),
         ("managed", folder / "managed/settings.json"),
         ("local", root / ".mcp-dispatch/settings.local.json"),
-        ("own", own_file(config, root)),
+        ("own", locate_own_file(config, root)),
         ("claude-own", folder / ".claude.json"),
         ("project", root / ".mcp-dispatch/settings.json"),
         ("project", root / ".mcp.json"),
@@ -93,15 +95,15 @@ def test_the_layers_stand_in_their_order_and_claude_codes_stand_below_ours(machi
 def test_claude_codes_files_are_left_alone_unless_they_are_asked_for(tmp_path: Path):
     environ = {"MCP_DISPATCH_CONFIG_DIR": str(tmp_path / "c"), "CLAUDE_CONFIG_DIR": str(tmp_path)}
 
-    without = sources_from(environ)
-    asked = sources_from(environ, claude=True)
+    without = build_sources(environ)
+    asked = build_sources(environ, include_claude=True)
 
-    assert without == Sources(tmp_path / "c")
-    assert asked == Sources(
-        tmp_path / "c", claude_dir=tmp_path, claude_notes=tmp_path / ".claude.json"
+    assert without == SettingsSources(tmp_path / "c")
+    assert asked == SettingsSources(
+        tmp_path / "c", claude_dir=tmp_path, claude_state_file=tmp_path / ".claude.json"
     )
-    assert claude_notes({}) == Path.home() / ".claude.json"
-    assert not any("claude" in layer.kind.value for layer in layers_of(without, tmp_path))
+    assert find_claude_state_file({}) == Path.home() / ".claude.json"
+    assert not any("claude" in layer.kind.value for layer in list_layers(without, tmp_path))
 
 
 def test_servers_that_claude_code_keeps_for_a_person_and_a_place_need_no_trust(machine: Machine):
@@ -143,9 +145,9 @@ def test_notes_of_claude_code_that_are_not_as_expected_name_no_server_of_the_pla
 def test_in_the_directory_that_holds_claude_codes_own_files_they_stand_once_as_the_users(
     tmp_path: Path,
 ):
-    sources = Sources(tmp_path / "config", claude_dir=tmp_path / ".claude")
+    sources = SettingsSources(tmp_path / "config", claude_dir=tmp_path / ".claude")
 
-    kinds = {layer.kind for layer in layers_of(sources, tmp_path)}
+    kinds = {layer.kind for layer in list_layers(sources, tmp_path)}
 
     assert LayerKind.CLAUDE_USER in kinds
     assert not kinds & {LayerKind.CLAUDE_PROJECT, LayerKind.CLAUDE_LOCAL}
@@ -201,7 +203,7 @@ def test_the_users_file_for_one_workspace_counts_there_and_nowhere_else(
     other.mkdir()
 
     here = machine.read()
-    there = SettingsFiles(machine.sources).read(other)
+    there = SettingsReader(machine.sources).read(other)
 
     assert here.mode is PermissionMode.ACCEPT_EDITS
     assert [(rule.text, rule.layer, rule.anchor) for rule in here.rules] == [
@@ -224,8 +226,10 @@ def test_of_a_file_for_servers_nothing_but_its_servers_is_read(machine: Machine)
 def test_every_file_that_could_count_is_known_whether_it_is_there_or_not(machine: Machine):
     settings = machine.read()
 
-    assert set(settings.files) == {layer.path for layer in layers_of(machine.sources, machine.root)}
-    assert {source.state for source in settings.sources} == {FileState.ABSENT}
+    assert set(settings.files) == {
+        layer.path for layer in list_layers(machine.sources, machine.root)
+    }
+    assert {source.state for source in settings.layer_statuses} == {FileState.ABSENT}
 
 
 def test_the_scripts_that_hooks_name_are_known_also_of_hooks_that_are_off(machine: Machine):
@@ -307,8 +311,8 @@ def test_any_file_can_take_the_bypass_mode_away(machine: Machine):
     settings = machine.read()
 
     assert settings.mode is PermissionMode.DEFAULT
-    assert settings.mode_with(PermissionMode.BYPASS_PERMISSIONS) is PermissionMode.DEFAULT
-    assert settings.mode_with(PermissionMode.PLAN) is PermissionMode.PLAN
+    assert settings.resolve_mode(PermissionMode.BYPASS_PERMISSIONS) is PermissionMode.DEFAULT
+    assert settings.resolve_mode(PermissionMode.PLAN) is PermissionMode.PLAN
 
 
 def test_hooks_are_switched_off_by_the_highest_file_and_managed_ones_only_by_a_managed_file(
@@ -375,33 +379,36 @@ def test_examples_of_rules_are_collected_from_all_files(machine: Machine):
 
 @pytest.mark.parametrize("kind", [LayerKind.FLAG, LayerKind.MANAGED, LayerKind.USER])
 def test_a_file_that_breaks_while_the_server_runs_holds_as_it_was(tmp_path: Path, kind: LayerKind):
-    file, shelf = tmp_path / "settings.json", Shelf()
+    file, shelf = tmp_path / "settings.json", LastGoodFiles()
     file.write_text('{"permissions": {"deny": ["Bash(rm:*)"]}}', encoding="utf-8")
-    good = load([Layer(kind, file)], shelf=shelf)
+    good = load_settings([Layer(kind, file)], last_good=shelf)
     file.write_text('{"permissions": {"deny": ["Bash', encoding="utf-8")
 
-    broken = load([Layer(kind, file)], shelf=shelf)
+    broken = load_settings([Layer(kind, file)], last_good=shelf)
 
     assert broken.rules == good.rules
-    assert broken.sources[0].state is FileState.KEPT
+    assert broken.layer_statuses[0].state is FileState.KEPT
     (problem,) = broken.problems
     assert problem.message.startswith("not JSON: ")
     assert problem.message.endswith("; what it said before stays in force")
 
 
 def test_a_file_that_is_taken_away_takes_its_rules_along_unless_a_flag_named_it(tmp_path: Path):
-    shelf = Shelf()
+    shelf = LastGoodFiles()
     layers = [Layer(kind, tmp_path / kind.value) for kind in (LayerKind.FLAG, LayerKind.USER)]
     for layer in layers:
         layer.path.write_text('{"permissions": {"deny": ["Bash"]}}', encoding="utf-8")
-    load(layers, shelf=shelf)
+    load_settings(layers, last_good=shelf)
     for layer in layers:
         layer.path.unlink()
 
-    settings = load(layers, shelf=shelf)
+    settings = load_settings(layers, last_good=shelf)
 
     assert [rule.layer for rule in settings.rules] == [LayerKind.FLAG]
-    assert [source.state for source in settings.sources] == [FileState.KEPT, FileState.ABSENT]
+    assert [source.state for source in settings.layer_statuses] == [
+        FileState.KEPT,
+        FileState.ABSENT,
+    ]
 
 
 @pytest.fixture
@@ -425,20 +432,20 @@ def test_a_repository_is_found_from_below_and_from_its_worktrees(git: Path):
     inside, tree = git / "a" / "b", git.parent / "tree"
     inside.mkdir(parents=True)
 
-    assert repository_root(inside) == git
-    assert repository_root(tree) == git
-    assert repository_root(git.parent) is None
+    assert find_repository_root(inside) == git
+    assert find_repository_root(tree) == git
+    assert find_repository_root(git.parent) is None
 
 
 def test_claude_codes_local_file_is_read_at_the_repositorys_root_and_where_it_used_to_be(
     git: Path,
 ):
     tree = git.parent / "tree"
-    sources = Sources(git.parent / "config", claude_dir=git.parent / "claude")
+    sources = SettingsSources(git.parent / "config", claude_dir=git.parent / "claude")
 
-    layers = [each for each in layers_of(sources, tree) if each.kind is LayerKind.CLAUDE_LOCAL]
+    layers = [each for each in list_layers(sources, tree) if each.kind is LayerKind.CLAUDE_LOCAL]
 
-    assert [(layer.path, layer.start) for layer in ordered(layers)] == [
+    assert [(layer.path, layer.rule_anchor) for layer in sort_layers(layers)] == [
         (git / ".claude/settings.local.json", git),
         (tree / ".claude/settings.local.json", tree),
     ]
@@ -457,8 +464,8 @@ def test_cve_2026_40068_a_folder_that_claims_to_be_a_worktree_of_another_is_not_
     stolen.mkdir()
     (stolen / ".git").write_text(f"gitdir: {git / '.git/worktrees/tree'}\n", encoding="utf-8")
 
-    assert repository_root(forged) == forged
-    assert repository_root(stolen) == stolen
+    assert find_repository_root(forged) == forged
+    assert find_repository_root(stolen) == stolen
 
 
 def test_a_git_file_that_is_a_pipe_or_no_text_holds_nobody_up(tmp_path: Path):
@@ -468,4 +475,4 @@ def test_a_git_file_that_is_a_pipe_or_no_text_holds_nobody_up(tmp_path: Path):
     os.mkfifo(private / "commondir")
     (private / "gitdir").write_bytes(b"\xff\0")
 
-    assert repository_root(tmp_path) is None
+    assert find_repository_root(tmp_path) is None

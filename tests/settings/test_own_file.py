@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.fs.atomic import locked
+from mcp_dispatch.fs.atomic import lock_file
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import definition_digest
+from mcp_dispatch.model.tools import hash_definition
 from mcp_dispatch.settings.own_file import add_allow_rules
-from mcp_dispatch.settings.settings import Layer, LayerKind, load
-from mcp_dispatch.settings.stale_approvals import outdated, without
+from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
+from mcp_dispatch.settings.stale_approvals import find_stale_rules, remove_rules
 
 
 def test_the_first_rule_makes_a_private_file(tmp_path: Path) -> None:
@@ -96,7 +96,11 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_lock_that_is_never_let_go_is_waited_for_only_so_long(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
 
-    with locked(lock), pytest.raises(TimeoutError, match="another process"), locked(lock, 0.05):
+    with (
+        lock_file(lock),
+        pytest.raises(TimeoutError, match="another process"),
+        lock_file(lock, 0.05),
+    ):
         pass
 
 
@@ -104,17 +108,17 @@ def test_a_rule_counts_no_more_once_its_tool_is_another(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     then: JsonObject = {"name": "a", "description": "reads"}
     now: JsonObject = {"name": "a", "description": "deletes"}
-    digest = definition_digest(then)
+    digest = hash_definition(then)
     add_allow_rules(path, ["mcp__git__log", "Bash(ls:*)"], {"mcp__git__log": digest})
-    settings = load([Layer(LayerKind.OWN, path)])
+    settings = load_settings([Layer(LayerKind.OWN, path)])
 
-    same = outdated(settings, {"mcp__git__log": then}.get)
-    unknown = outdated(settings, lambda _: None)
-    changed = outdated(settings, {"mcp__git__log": now}.get)
+    same = find_stale_rules(settings, {"mcp__git__log": then}.get)
+    unknown = find_stale_rules(settings, lambda _: None)
+    changed = find_stale_rules(settings, {"mcp__git__log": now}.get)
 
     assert (same, unknown) == ((), ())
     assert [rule.text for rule in changed] == ["mcp__git__log"]
-    left = without(settings, changed)
+    left = remove_rules(settings, changed)
     assert [rule.text for rule in left.rules if rule.effect is Effect.ALLOW] == ["Bash(ls:*)"]
     assert "has changed since you allowed it" in str(left.problems[-1])
 
@@ -123,12 +127,12 @@ def test_only_the_users_own_file_says_what_was_approved(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     add_allow_rules(path, ["mcp__git__log"], {"mcp__git__log": "old"})
 
-    settings = load([Layer(LayerKind.USER, path)])
+    settings = load_settings([Layer(LayerKind.USER, path)])
 
     assert settings.approved_definitions == {}
-    assert outdated(settings, lambda _: {"name": "x"}) == ()
+    assert find_stale_rules(settings, lambda _: {"name": "x"}) == ()
 
 
 def test_a_new_name_in_the_list_is_no_new_definition() -> None:
-    assert definition_digest({"name": "a", "x": 1}) == definition_digest({"name": "b", "x": 1})
-    assert definition_digest({"name": "a", "x": 1}) != definition_digest({"name": "a", "x": True})
+    assert hash_definition({"name": "a", "x": 1}) == hash_definition({"name": "b", "x": 1})
+    assert hash_definition({"name": "a", "x": 1}) != hash_definition({"name": "a", "x": True})

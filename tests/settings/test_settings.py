@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.json_lines import Leaf, Repeated, layout
+from mcp_dispatch.settings.json_lines import JsonLeaf, RepeatedKey, parse_layout
 from mcp_dispatch.settings.models import (
     DispatchSettings,
     NamingSettings,
     PermissionMode,
-    limit_from,
-    settings_json_schema,
+    build_settings_json_schema,
+    read_concurrency_limit,
 )
-from mcp_dispatch.settings.problems import Problem, Severity
+from mcp_dispatch.settings.problems import SettingsProblem, Severity
 from mcp_dispatch.settings.settings import (
     FileState,
-    Kept,
     Layer,
     LayerKind,
+    LayerStatus,
+    RawSection,
     RuleText,
     Settings,
-    Source,
-    load,
-    user_config_dir,
+    find_user_config_dir,
+    load_settings,
 )
 from tests.support.paths import ROOT
 
@@ -49,7 +49,7 @@ def write(path: Path, content: object) -> Path:
 
 
 def load_user(path: Path, content: object) -> Settings:
-    return load([Layer(LayerKind.USER, write(path / "settings.json", content))])
+    return load_settings([Layer(LayerKind.USER, write(path / "settings.json", content))])
 
 
 def problem_texts(settings: Settings, folder: Path) -> list[str]:
@@ -57,7 +57,7 @@ def problem_texts(settings: Settings, folder: Path) -> list[str]:
 
 
 def test_without_files_everything_has_its_default():
-    assert load([]) == Settings()
+    assert load_settings([]) == Settings()
     assert DispatchSettings().concurrency.max == 10
     assert DispatchSettings().approvals.timeout_seconds == 50
     assert DispatchSettings().naming == naming("server", 45)
@@ -67,8 +67,8 @@ def test_without_files_everything_has_its_default():
 def test_a_missing_user_file_is_no_problem_and_still_one_of_the_files(tmp_path: Path):
     layer = Layer(LayerKind.USER, tmp_path / "settings.json")
 
-    assert load([layer]) == Settings(
-        files=(layer.path,), sources=(Source(layer, FileState.ABSENT),)
+    assert load_settings([layer]) == Settings(
+        files=(layer.path,), layer_statuses=(LayerStatus(layer, FileState.ABSENT),)
     )
 
 
@@ -88,7 +88,7 @@ def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path
 """
     file = write(tmp_path / "settings.json", text)
 
-    settings = load([Layer(LayerKind.FLAG, file)])
+    settings = load_settings([Layer(LayerKind.FLAG, file)])
 
     def rule(effect: Effect, text: str, line: int) -> RuleText:
         return RuleText(effect, text, file, line, LayerKind.FLAG, tmp_path)
@@ -102,7 +102,7 @@ def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path
             rule(Effect.DENY, "Bash(rm:*)", 9),
         ),
         files=(file,),
-        sources=(Source(Layer(LayerKind.FLAG, file), FileState.READ),),
+        layer_statuses=(LayerStatus(Layer(LayerKind.FLAG, file), FileState.READ),),
     )
 
 
@@ -132,7 +132,7 @@ def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest(tmp_pa
         },
     )
 
-    settings = load([Layer(LayerKind.USER, user), Layer(LayerKind.FLAG, flag)])
+    settings = load_settings([Layer(LayerKind.USER, user), Layer(LayerKind.FLAG, flag)])
 
     assert [(rule.text, rule.layer, rule.anchor) for rule in settings.rules] == [
         ("Read", LayerKind.FLAG, tmp_path),
@@ -155,7 +155,7 @@ def test_a_setting_that_only_tightens_holds_when_any_layer_asks_for_it(tmp_path:
         content = {"permissions": dict.fromkeys(keys, on)}
         return Layer(kind, write(tmp_path / f"{kind.value}.json", content))
 
-    settings = load([layer(LayerKind.FLAG, False), layer(LayerKind.USER, True)])
+    settings = load_settings([layer(LayerKind.FLAG, False), layer(LayerKind.USER, True)])
 
     assert settings.block_reads_outside
     assert settings.block_writes_outside
@@ -168,7 +168,7 @@ def test_of_two_files_named_by_flags_the_later_one_decides(tmp_path: Path):
         for mode in ("plan", "dontAsk")
     ]
 
-    settings = load([Layer(LayerKind.FLAG, file) for file in files])
+    settings = load_settings([Layer(LayerKind.FLAG, file) for file in files])
 
     assert settings.mode is PermissionMode.DONT_ASK
 
@@ -181,7 +181,7 @@ def test_rules_of_a_workspace_file_are_anchored_at_the_workspace(
 ):
     file = write(tmp_path / "own" / "settings.json", {"permissions": {"deny": ["Read(/a)"]}})
 
-    (rule,) = load([Layer(kind, file)]).rules
+    (rule,) = load_settings([Layer(kind, file)]).rules
 
     assert rule.anchor == tmp_path / anchor
 
@@ -204,7 +204,7 @@ def test_a_file_that_is_not_json_is_dropped_whole_or_stops_the_start(
 ):
     file = write(tmp_path / "settings.json", text)
 
-    settings = load([Layer(LayerKind.USER, file)])
+    settings = load_settings([Layer(LayerKind.USER, file)])
 
     (problem,) = settings.problems
     assert problem.severity is Severity.ERROR
@@ -212,14 +212,14 @@ def test_a_file_that_is_not_json_is_dropped_whole_or_stops_the_start(
     assert problem.message.endswith("; the whole file is ignored")
     assert settings.files == (file,)
     with pytest.raises(ConfigError) as raised:
-        load([Layer(LayerKind.FLAG, file)])
+        load_settings([Layer(LayerKind.FLAG, file)])
     assert str(raised.value).startswith(f"{file}: ")
     assert reason in str(raised.value)
 
 
 def test_a_file_named_by_a_flag_must_be_there(tmp_path: Path):
     with pytest.raises(ConfigError) as raised:
-        load([Layer(LayerKind.FLAG, tmp_path / "no.json")])
+        load_settings([Layer(LayerKind.FLAG, tmp_path / "no.json")])
 
     assert str(raised.value) == f"{tmp_path / 'no.json'}: no such file"
 
@@ -234,14 +234,14 @@ def test_a_folder_or_a_file_that_is_not_utf8_or_too_large_is_not_read(tmp_path: 
     }
 
     for name, reason in names.items():
-        (problem,) = load([Layer(LayerKind.USER, tmp_path / name)]).problems
+        (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / name)]).problems
         assert problem.message == f"{reason}; the whole file is ignored"
 
 
 def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path):
     os.mkfifo(tmp_path / "settings.json")
 
-    (problem,) = load([Layer(LayerKind.USER, tmp_path / "settings.json")]).problems
+    (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / "settings.json")]).problems
 
     assert problem.message == "not a regular file; the whole file is ignored"
 
@@ -260,7 +260,7 @@ def test_a_byte_order_mark_is_tolerated(tmp_path: Path):
     file = tmp_path / "settings.json"
     file.write_bytes(b'\xef\xbb\xbf{"permissions": {"deny": ["Bash"]}}')
 
-    (rule,) = load([Layer(LayerKind.USER, file)]).rules
+    (rule,) = load_settings([Layer(LayerKind.USER, file)]).rules
 
     assert (rule.text, rule.line) == ("Bash", 1)
 
@@ -328,7 +328,7 @@ def test_an_unknown_key_under_dispatch_is_an_error(
 
     assert settings.dispatch == DispatchSettings()
     assert settings.problems == (
-        Problem(
+        SettingsProblem(
             Severity.ERROR,
             tmp_path / "settings.json",
             key,
@@ -386,15 +386,15 @@ def test_keys_that_have_no_effect_yet_are_kept_and_never_silently_skipped(tmp_pa
     file = write(tmp_path / "settings.json", content)
     layers = [Layer(LayerKind.USER, file)]
 
-    settings = load(layers)
+    settings = load_settings(layers)
 
-    assert settings.hooks == (Kept(hooks, file, LayerKind.USER),)
-    assert settings.env == (Kept({"A": "1"}, file, LayerKind.USER),)
+    assert settings.hooks == (RawSection(hooks, file, LayerKind.USER),)
+    assert settings.env == (RawSection({"A": "1"}, file, LayerKind.USER),)
     assert problem_texts(settings, tmp_path) == [
         "settings.json: hooks: not supported yet in settings files; it has no effect",
         "settings.json: env: not supported yet in settings files; it has no effect",
     ]
-    assert load(layers, supported=frozenset({"hooks", "env"})).problems == ()
+    assert load_settings(layers, supported=frozenset({"hooks", "env"})).problems == ()
 
 
 def test_the_mode_auto_is_default_with_a_warning_and_manual_is_its_other_name(tmp_path: Path):
@@ -418,22 +418,22 @@ def test_naming_is_a_word_or_an_object(tmp_path: Path):
 
 
 def test_the_config_directory_is_the_named_one_or_the_platforms():
-    assert user_config_dir({"MCP_DISPATCH_CONFIG_DIR": "/a/b"}) == Path("/a/b")
-    assert user_config_dir({}).name == "mcp-dispatch"
+    assert find_user_config_dir({"MCP_DISPATCH_CONFIG_DIR": "/a/b"}) == Path("/a/b")
+    assert find_user_config_dir({}).name == "mcp-dispatch"
 
 
 def test_a_layout_gives_each_value_its_line_and_names_repeated_keys():
     text = '{"a": [1, {"b": null}],\n "c": "x\\"\\n{",\n "a": [],\n "": {"": true}}'
 
     assert json.loads(text)
-    found = layout(text)
+    found = parse_layout(text)
     assert found.leaves == (
-        Leaf(("a", 0), 1, 1),
-        Leaf(("a", 1, "b"), 1, None),
-        Leaf(("c",), 2, 'x"\n{'),
-        Leaf(("", ""), 4, True),
+        JsonLeaf(("a", 0), 1, 1),
+        JsonLeaf(("a", 1, "b"), 1, None),
+        JsonLeaf(("c",), 2, 'x"\n{'),
+        JsonLeaf(("", ""), 4, True),
     )
-    assert found.repeated == (Repeated(("a",), 3),)
+    assert found.repeated_keys == (RepeatedKey(("a",), 3),)
 
 
 ANY_JSON: st.SearchStrategy[Json] = st.recursive(
@@ -464,12 +464,12 @@ def test_no_json_whatever_it_says_keeps_a_file_from_being_read(
 
     settings = load_user(folder, content)
 
-    assert settings.sources[0].state is FileState.READ
+    assert settings.layer_statuses[0].state is FileState.READ
     assert DispatchSettings.model_validate(settings.dispatch.model_dump(by_alias=True))
 
 
 def test_the_json_schema_accepts_the_starter_file_and_refuses_typos():
-    schema = settings_json_schema()
+    schema = build_settings_json_schema()
     starter = json.loads((CONFIGS / "starter.json").read_text(encoding="utf-8"))
 
     validator = jsonschema_rs.Draft202012Validator(schema)
@@ -485,5 +485,5 @@ def test_the_json_schema_accepts_the_starter_file_and_refuses_typos():
 def test_a_variable_says_how_many_calls_run_at_once(
     value: str, limit: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert limit_from({"MCP_DISPATCH_MAX_CONCURRENCY": value}) == limit
+    assert read_concurrency_limit({"MCP_DISPATCH_MAX_CONCURRENCY": value}) == limit
     assert bool(caplog.messages) is (limit is None)

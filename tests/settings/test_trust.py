@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from mcp_dispatch.cli import app
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.settings.env_names import refused_to_workspaces
-from mcp_dispatch.settings.layers import Sources, own_file
+from mcp_dispatch.settings.env_names import is_refused_to_workspaces
+from mcp_dispatch.settings.layers import SettingsSources, locate_own_file
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings, SettingsFiles
-from mcp_dispatch.settings.trust import Trust, record_path
+from mcp_dispatch.settings.settings import Settings, SettingsReader
+from mcp_dispatch.settings.trust import Trust, locate_record
 
 GUARD: dict[str, Any] = {
     "matcher": "Bash",
@@ -61,12 +61,12 @@ class Project:
         return self
 
     def read(self, root: Path | None = None, *, claude: bool = False) -> Settings:
-        sources = Sources(
+        sources = SettingsSources(
             self.config,
             claude_dir=self.claude if claude else None,
             managed_dir=self.root.parent / "managed",
         )
-        return SettingsFiles(sources, supported=SUPPORTED).read(root or self.root)
+        return SettingsReader(sources, supported=SUPPORTED).read(root or self.root)
 
     def run(self, *arguments: str, stdin: str = "", **environ: str) -> "Printed":
         names = {"MCP_DISPATCH_CONFIG_DIR": str(self.config), "CLAUDE_CONFIG_DIR": str(self.claude)}
@@ -93,7 +93,7 @@ def effects(settings: Settings) -> list[tuple[Effect, str]]:
 
 
 def withheld(settings: Settings) -> list[tuple[str, int | None]]:
-    return [(entry.key, entry.line) for entry in settings.standing.withheld]
+    return [(entry.key, entry.line) for entry in settings.trust_status.withheld]
 
 
 def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Project):
@@ -110,7 +110,7 @@ def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Proje
     assert settings.dispatch == untouched.dispatch
     assert (settings.additional_directories, settings.hooks) == ((), ())
     assert (settings.env, settings.mcp_servers) == ((), ())
-    assert settings.standing.trust is Trust.UNTRUSTED
+    assert settings.trust_status.trust is Trust.UNTRUSTED
     assert withheld(settings) == [
         ("permissions.allow", 4),
         ("permissions.defaultMode", 12),
@@ -139,7 +139,7 @@ def test_once_trusted_everything_that_was_shown_has_its_effect(project: Project)
     assert [kept.value for kept in settings.hooks] == [EVERYTHING["hooks"]]
     assert settings.environment == {"STAGE": "test"}
     assert [kept.value for kept in settings.mcp_servers] == [EVERYTHING["mcpServers"]]
-    assert settings.standing.trust is Trust.TRUSTED
+    assert settings.trust_status.trust is Trust.TRUSTED
     assert settings.problems == ()
 
 
@@ -169,7 +169,7 @@ def test_what_is_added_after_trust_is_off_and_the_rest_goes_on(project: Project)
     settings = project.read()
 
     assert effects(settings) == [(Effect.ALLOW, "Bash(a)"), (Effect.DENY, "Bash(c)")]
-    assert settings.standing.trust is Trust.CHANGED
+    assert settings.trust_status.trust is Trust.CHANGED
     assert [str(problem) for problem in settings.problems] == [
         f"{project.file}: 1 entry has no effect: the workspace was trusted without it; look at it "
         f"with `mcp-dispatch trust {project.root}`"
@@ -192,7 +192,7 @@ def test_where_a_guard_is_gone_nothing_of_the_workspace_is_granted_any_more(
 
     settings = project.read()
 
-    assert settings.standing.trust is Trust.LOOSENED
+    assert settings.trust_status.trust is Trust.LOOSENED
     assert all(effect is not Effect.ALLOW for effect, _ in effects(settings))
     assert settings.hooks == ()
 
@@ -202,7 +202,7 @@ def test_moving_lines_and_keys_around_changes_nothing(project: Project):
     backwards = {key: EVERYTHING[key] for key in reversed(EVERYTHING)}
     project.file.write_text(json.dumps(backwards), encoding="utf-8")
 
-    assert project.read().standing.trust is Trust.TRUSTED
+    assert project.read().trust_status.trust is Trust.TRUSTED
 
 
 def test_cve_2026_33068_a_workspace_never_chooses_a_mode_that_asks_nothing(project: Project):
@@ -253,7 +253,7 @@ def test_cve_2026_21852_a_trusted_workspace_never_sets_endpoints_proxies_or_load
     ],
 )
 def test_a_variable_that_chooses_programs_or_peers_is_closed_to_workspaces(name: str):
-    assert refused_to_workspaces(name)
+    assert is_refused_to_workspaces(name)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_variable_that_chooses_programs_or_peers_is_closed_to_workspaces(name:
     ],
 )
 def test_an_ordinary_variable_is_open_to_a_trusted_workspace(name: str):
-    assert not refused_to_workspaces(name)
+    assert not is_refused_to_workspaces(name)
 
 
 def test_a_workspace_never_silences_questions_and_never_says_who_may_connect(project: Project):
@@ -299,8 +299,8 @@ def test_cve_2026_40068_trust_belongs_to_a_real_directory_and_is_not_inherited(
     project.write(EVERYTHING, forged / ".mcp-dispatch" / "settings.json")
     (forged / ".git").write_text(f"gitdir: {project.root}/.git\n", encoding="utf-8")
 
-    assert inner.read().standing.trust is Trust.UNTRUSTED
-    assert project.read(forged).standing.trust is Trust.UNTRUSTED
+    assert inner.read().trust_status.trust is Trust.UNTRUSTED
+    assert project.read(forged).trust_status.trust is Trust.UNTRUSTED
 
 
 def test_trust_given_through_a_link_is_trust_in_what_the_link_led_to(
@@ -314,8 +314,8 @@ def test_trust_given_through_a_link_is_trust_in_what_the_link_led_to(
     link.unlink()
     link.symlink_to(other)
 
-    assert project.read().standing.trust is Trust.TRUSTED
-    assert project.read(link.resolve()).standing.trust is Trust.UNTRUSTED
+    assert project.read().trust_status.trust is Trust.TRUSTED
+    assert project.read(link.resolve()).trust_status.trust is Trust.UNTRUSTED
 
 
 def test_the_command_shows_every_entry_with_its_line_and_what_is_never_granted(project: Project):
@@ -328,7 +328,7 @@ def test_the_command_shows_every_entry_with_its_line_and_what_is_never_granted(p
 
     printed = project.run("trust", str(project.root), "--yes")
 
-    own = own_file(project.config, project.root)
+    own = locate_own_file(project.config, project.root)
     assert printed.text == (
         f"Workspace {project.root}\n"
         "\n"
@@ -356,7 +356,7 @@ def test_nobody_is_taken_to_have_said_yes(project: Project):
         "mcp-dispatch: nothing was changed: there is no terminal to ask on; add --yes once you "
         "have read it"
     )
-    assert project.read().standing.trust is Trust.UNTRUSTED
+    assert project.read().trust_status.trust is Trust.UNTRUSTED
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
@@ -378,7 +378,7 @@ def test_a_person_at_a_terminal_is_asked_and_the_default_is_no(
 
     assert done.returncode == code
     assert b"Trust this workspace with everything above? [y/N]:" in done.stdout
-    assert (project.read().standing.trust is Trust.TRUSTED) == (code == 0)
+    assert (project.read().trust_status.trust is Trust.TRUSTED) == (code == 0)
 
 
 def test_later_only_the_difference_is_shown_as_new(project: Project):
@@ -400,7 +400,7 @@ def test_later_only_the_difference_is_shown_as_new(project: Project):
         f'{file}  permissions.allow  "Bash(a)"',
         "",
     ]
-    assert project.read().standing.trust is Trust.TRUSTED
+    assert project.read().trust_status.trust is Trust.TRUSTED
     assert again.lines[-1] == "It is trusted as it is; nothing has changed."
     assert again.code == 0
 
@@ -448,7 +448,7 @@ def test_a_workspace_that_asks_for_nothing_needs_no_trust(project: Project):
     assert printed.lines[-1] == (
         "It asks for nothing that needs trust. Its deny and ask rules hold anyway."
     )
-    assert not record_path(project.config, project.root).exists()
+    assert not locate_record(project.config, project.root).exists()
 
 
 def test_trust_is_taken_back(project: Project):
@@ -459,7 +459,7 @@ def test_trust_is_taken_back(project: Project):
 
     assert (first.code, first.text) == (0, f"{project.root} is no longer trusted.\n")
     assert (second.code, second.text) == (0, f"{project.root} was not trusted.\n")
-    assert project.read().standing.trust is Trust.UNTRUSTED
+    assert project.read().trust_status.trust is Trust.UNTRUSTED
 
 
 @pytest.mark.parametrize("command", [("trust", "--yes"), ("untrust",)])
@@ -475,7 +475,7 @@ def test_a_process_that_the_server_started_cannot_give_or_take_trust(
         f"mcp-dispatch: `{command[0]}` is for a person, and this is a process that mcp-dispatch "
         "started\n"
     )
-    assert project.read().standing.trust is Trust.UNTRUSTED
+    assert project.read().trust_status.trust is Trust.UNTRUSTED
 
 
 def test_what_is_no_directory_cannot_be_trusted(project: Project):
@@ -490,7 +490,7 @@ def test_what_is_no_directory_cannot_be_trusted(project: Project):
 def test_the_record_is_private_and_nothing_is_left_beside_it(project: Project):
     project.write(EVERYTHING).trust()
 
-    path = record_path(project.config, project.root)
+    path = locate_record(project.config, project.root)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -512,14 +512,14 @@ def _other_version(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize("change", [_other_workspace, _more_than_was_confirmed, _other_version])
 def test_a_record_that_is_not_as_it_was_written_counts_for_nothing(project: Project, change: Any):
     project.write(EVERYTHING).trust()
-    path = record_path(project.config, project.root)
+    path = locate_record(project.config, project.root)
     record = json.loads(path.read_text(encoding="utf-8"))
     change(record)
     path.write_text(json.dumps(record), encoding="utf-8")
 
     settings = project.read()
 
-    assert settings.standing.trust is Trust.UNTRUSTED
+    assert settings.trust_status.trust is Trust.UNTRUSTED
     assert str(settings.problems[-1]) == (
         f"{path}: not a record of this workspace as `mcp-dispatch trust` writes it; the workspace "
         "is not trusted. Run `mcp-dispatch trust` again"
@@ -529,23 +529,23 @@ def test_a_record_that_is_not_as_it_was_written_counts_for_nothing(project: Proj
 @pytest.mark.skipif(sys.platform == "win32", reason="no such permissions")
 def test_a_record_that_others_can_write_counts_for_nothing(project: Project):
     project.write(EVERYTHING).trust()
-    path = record_path(project.config, project.root)
+    path = locate_record(project.config, project.root)
     path.chmod(0o666)
 
     settings = project.read()
 
-    assert settings.standing.trust is Trust.UNTRUSTED
+    assert settings.trust_status.trust is Trust.UNTRUSTED
     assert settings.problems[-1].message.startswith("other users can write it; ")
 
 
 def test_a_file_that_comes_with_the_workspace_is_no_record(project: Project):
     project.write(EVERYTHING).trust()
-    record = record_path(project.config, project.root).read_text(encoding="utf-8")
+    record = locate_record(project.config, project.root).read_text(encoding="utf-8")
     project.run("untrust", str(project.root))
 
     project.write(json.loads(record), project.root / ".mcp-dispatch" / "trust.json")
 
-    assert project.read().standing.trust is Trust.UNTRUSTED
+    assert project.read().trust_status.trust is Trust.UNTRUSTED
 
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(

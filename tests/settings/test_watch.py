@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_dispatch.settings.watch import Watch
+from mcp_dispatch.settings.watch import FileWatcher
 
 
 class Changes:
@@ -45,7 +45,7 @@ async def watching(
     file: Path, *, events: bool = True, seconds: float = SELDOM
 ) -> AsyncGenerator[Changes, None]:
     changes = Changes(lambda: text_of(file))
-    watch = Watch(lambda: [file], events=events, seconds=seconds)
+    watch = FileWatcher(lambda: [file], use_events=events, poll_seconds=seconds)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch.run, changes.note)
         yield changes

@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.shell.analyze import Verdict, analyse, understood
-from mcp_dispatch.shell.arguments import Look
-from mcp_dispatch.shell.ast import EXPANSION, Form, Plain, Unknown
-from mcp_dispatch.shell.fallback_tokens import tokens
-from mcp_dispatch.shell.plain_parser import LONGEST
-from mcp_dispatch.shell.script_parser import DEEPEST, MOST
+from mcp_dispatch.shell.analyze import ReadOnlyStatus, analyze_script, parse_shell_text
+from mcp_dispatch.shell.arguments import ReadSpec
+from mcp_dispatch.shell.ast import EXPANSION, Form, PlainScript, UnparsedScript
+from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
+from mcp_dispatch.shell.plain_parser import MAX_COMMAND_CHARS
+from mcp_dispatch.shell.script_parser import MAX_COMMANDS, MAX_NESTING
 
 E = EXPANSION
 
 
-def commands(text: str) -> list[list[str]]:
-    reading = understood(text)
-    assert isinstance(reading, Plain), reading
+def list_commands(text: str) -> list[list[str]]:
+    reading = parse_shell_text(text)
+    assert isinstance(reading, PlainScript), reading
     return [[word.shape for word in command.words] for command in reading.commands]
 
 
@@ -48,26 +48,26 @@ def commands(text: str) -> list[list[str]]:
     ],
 )
 def test_the_commands_of_every_depth_are_found(text: str, form: Form, expected: list[list[str]]):
-    assert commands(text) == expected
-    reading = understood(text)
-    assert isinstance(reading, Plain)
+    assert list_commands(text) == expected
+    reading = parse_shell_text(text)
+    assert isinstance(reading, PlainScript)
     assert reading.form is form
 
 
 def test_a_quoted_here_document_that_cat_hands_on_is_a_text_and_not_a_command():
     text = "git commit -m \"$(cat <<'EOF'\nfix: it's (done)\n\nMore.\nEOF\n)\""
 
-    assert commands(text) == [["git", "commit", "-m", "fix: it's (done)\n\nMore."]]
+    assert list_commands(text) == [["git", "commit", "-m", "fix: it's (done)\n\nMore."]]
 
 
 def test_a_here_document_beside_other_commands_in_a_substitution_is_not_believed():
-    assert isinstance(understood("a $(cat <<'E'\nx\nE\nb; c)"), Unknown)
+    assert isinstance(parse_shell_text("a $(cat <<'E'\nx\nE\nb; c)"), UnparsedScript)
 
 
 def test_the_redirect_of_a_group_stands_for_itself():
-    reading = understood("{ a; b > f; } >> g 2>&1")
+    reading = parse_shell_text("{ a; b > f; } >> g 2>&1")
 
-    assert isinstance(reading, Plain)
+    assert isinstance(reading, PlainScript)
     assert [
         [(one.operator, one.target.value) for one in command.redirects]
         for command in reading.commands
@@ -99,8 +99,8 @@ NOT_UNDERSTOOD = [
 
 @pytest.mark.parametrize("text", NOT_UNDERSTOOD)
 def test_what_is_not_certain_is_unknown(text: str):
-    assert isinstance(understood(text), Unknown)
-    assert analyse(text).verdict is Verdict.UNKNOWN
+    assert isinstance(parse_shell_text(text), UnparsedScript)
+    assert analyze_script(text).status is ReadOnlyStatus.UNKNOWN
 
 
 HIDING = [
@@ -117,41 +117,41 @@ HIDING = [
 
 @pytest.mark.parametrize("text", HIDING)
 def test_no_text_hides_the_command_it_runs(text: str):
-    analysis = analyse(text)
+    analysis = analyze_script(text)
 
-    assert analysis.verdict is not Verdict.READ_ONLY
-    if isinstance(analysis.reading, Plain):
-        values = [word.value for one in analysis.reading.commands for word in one.words]
+    assert analysis.status is not ReadOnlyStatus.READ_ONLY
+    if isinstance(analysis.script, PlainScript):
+        values = [word.value for one in analysis.script.commands for word in one.words]
         assert any("rm" in value for value in values)
     else:
-        assert any("rm" in token for run in tokens(text) for token in run)
+        assert any("rm" in token for run in tokenize_unparsed(text) for token in run)
 
 
 @pytest.mark.parametrize(
     "text", ["sort f -oOUT2>&1", "ls > f -la", "cat <<'E' arg\nE", "ls }  ]]", "ls \\ -la"]
 )
 def test_no_argument_is_hidden(text: str):
-    assert analyse(text).verdict is not Verdict.READ_ONLY
+    assert analyze_script(text).status is not ReadOnlyStatus.READ_ONLY
 
 
 @pytest.mark.parametrize(
     ("text", "over"),
     [
-        ("true\n" * (MOST - 1) + "true", "true\n" * MOST + "true"),
+        ("true\n" * (MAX_COMMANDS - 1) + "true", "true\n" * MAX_COMMANDS + "true"),
         (
-            "{ " * (DEEPEST - 1) + "true" + "; }" * (DEEPEST - 1),
-            "{ " * DEEPEST + "true" + "; }" * DEEPEST,
+            "{ " * (MAX_NESTING - 1) + "true" + "; }" * (MAX_NESTING - 1),
+            "{ " * MAX_NESTING + "true" + "; }" * MAX_NESTING,
         ),
-        ("echo " + "a" * (LONGEST - 5), "echo " + "a" * (LONGEST - 4)),
+        ("echo " + "a" * (MAX_COMMAND_CHARS - 5), "echo " + "a" * (MAX_COMMAND_CHARS - 4)),
     ],
 )
 def test_limits_fail_closed(text: str, over: str):
-    assert analyse(text).verdict is Verdict.READ_ONLY
-    assert analyse(over).verdict is Verdict.UNKNOWN
+    assert analyze_script(text).status is ReadOnlyStatus.READ_ONLY
+    assert analyze_script(over).status is ReadOnlyStatus.UNKNOWN
 
 
 def test_a_tree_as_deep_as_the_text_is_long_is_walked():
-    assert analyse("(" * 4_000 + "ls" + ")" * 4_000).verdict is Verdict.UNKNOWN
+    assert analyze_script("(" * 4_000 + "ls" + ")" * 4_000).status is ReadOnlyStatus.UNKNOWN
 
 
 READ_ONLY = [
@@ -183,7 +183,7 @@ READ_ONLY = [
 
 @pytest.mark.parametrize("text", READ_ONLY)
 def test_these_only_look(text: str):
-    assert analyse(text).verdict is Verdict.READ_ONLY
+    assert analyze_script(text).status is ReadOnlyStatus.READ_ONLY
 
 
 NOT_READ_ONLY = [
@@ -338,29 +338,39 @@ NOT_READ_ONLY = [
 
 @pytest.mark.parametrize("text", NOT_READ_ONLY)
 def test_these_may_do_more_than_look(text: str):
-    assert analyse(text).verdict is not Verdict.READ_ONLY
+    assert analyze_script(text).status is not ReadOnlyStatus.READ_ONLY
 
 
 @pytest.mark.parametrize(
     ("text", "look"),
     [
-        ("cat a b", Look(("a", "b"))),
-        ("cat < a", Look(("a",))),
-        ("ls", Look(here=True)),
-        ("ls *.py", Look((), ("*.py",), here=True)),
-        ("grep x a", Look(("a",))),
-        ("grep -e x a", Look(("a",))),
-        ("grep -r x", Look(here=True, sweeps=True)),
-        ("grep -R x src", Look(("src",), sweeps=True, follows=True)),
-        ("find src -newer a", Look(("src", "a"), here=True)),
-        ("test -f /etc/x", Look(("/etc/x",))),
-        ("git diff -Oorder -- a", Look(("order", "a"), here=True, sweeps=True, repository=True)),
-        ("rg x", Look(here=True, sweeps=True, variables=("RIPGREP_CONFIG_PATH",))),
-        ("echo a", Look()),
+        ("cat a b", ReadSpec(("a", "b"))),
+        ("cat < a", ReadSpec(("a",))),
+        ("ls", ReadSpec(reads_cwd=True)),
+        ("ls *.py", ReadSpec((), ("*.py",), reads_cwd=True)),
+        ("grep x a", ReadSpec(("a",))),
+        ("grep -e x a", ReadSpec(("a",))),
+        ("grep -r x", ReadSpec(reads_cwd=True, reads_unnamed_files=True)),
+        ("grep -R x src", ReadSpec(("src",), reads_unnamed_files=True, follows_links=True)),
+        ("find src -newer a", ReadSpec(("src", "a"), reads_cwd=True)),
+        ("test -f /etc/x", ReadSpec(("/etc/x",))),
+        (
+            "git diff -Oorder -- a",
+            ReadSpec(
+                ("order", "a"), reads_cwd=True, reads_unnamed_files=True, uses_repository=True
+            ),
+        ),
+        (
+            "rg x",
+            ReadSpec(
+                reads_cwd=True, reads_unnamed_files=True, unsafe_variables=("RIPGREP_CONFIG_PATH",)
+            ),
+        ),
+        ("echo a", ReadSpec()),
     ],
 )
-def test_a_look_names_what_is_looked_at(text: str, look: Look):
-    assert analyse(text).looks == (look,)
+def test_a_look_names_what_is_looked_at(text: str, look: ReadSpec):
+    assert analyze_script(text).read_specs == (look,)
 
 
 AROUND = [
@@ -394,10 +404,10 @@ AROUND = [
 def test_a_read_only_command_wrapped_in_anything_unknown_is_no_longer_read_only(
     command: str, around: str
 ):
-    assert analyse(around.format(command)).verdict is not Verdict.READ_ONLY
+    assert analyze_script(around.format(command)).status is not ReadOnlyStatus.READ_ONLY
 
 
 @settings(deadline=None)
 @given(st.text(max_size=80))
 def test_no_text_makes_the_analysis_fail(text: str):
-    analyse(text)
+    analyze_script(text)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.shell.analyze import understood
-from mcp_dispatch.shell.ast import Form, Plain
+from mcp_dispatch.shell.analyze import parse_shell_text
+from mcp_dispatch.shell.ast import Form, PlainScript
 from tests.support.shell_oracle import COUNT, SEED, compared
 
 NOISE = [
@@ -27,63 +27,63 @@ ATOMS = [
 JOINS = ["; ", " && ", " || ", " | ", " |& ", " & ", "\n", ";\n", " &&\n", " # c d\n", " >f; "]
 
 
-class _Texts:
+class _TextGenerator:
     """Writes scripts of every form that is read, and then breaks some of them."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def text(self) -> str:
-        text = self._list(self._random.randint(0, 3))
+    def generate(self) -> str:
+        text = self._generate_list(self._random.randint(0, 3))
         for _ in range(self._random.choice([0, 0, 0, 1, 1, 2])):
             at = self._random.randint(0, len(text))
             cut = at + self._random.choice([0, 0, 1])
             text = text[:at] + self._random.choice(NOISE) + text[cut:]
         return text
 
-    def _list(self, depth: int) -> str:
-        parts = [self._part(depth) for _ in range(self._random.randint(1, 3))]
+    def _generate_list(self, depth: int) -> str:
+        parts = [self._generate_part(depth) for _ in range(self._random.randint(1, 3))]
         text = parts[0]
         for part in parts[1:]:
             text += self._random.choice(JOINS) + part
         return text
 
-    def _part(self, depth: int) -> str:
+    def _generate_part(self, depth: int) -> str:
         if depth <= 0 or self._random.random() < 0.3:
-            return self._simple(depth)
-        inner = self._list(depth - 1)
+            return self._generate_simple(depth)
+        inner = self._generate_list(depth - 1)
         end = self._random.choice(["; ", "\n", " ; "])
         return self._random.choice(
             [
                 f"({inner})",
                 f"{{ {inner}{end}}}",
                 f"{{ {inner}{end}}} > f",
-                f"if {self._list(depth - 1)}{end}then {inner}{end}fi",
-                f"if {self._simple(0)}{end}then {inner}{end}else {self._simple(0)}{end}fi",
-                f"for y in {self._words(depth - 1)}; do {inner}{end}done",
-                f"while aa {self._words(0)}{end}do {inner}{end}done",
-                f"until bb {self._words(0)}{end}do {inner}{end}done",
+                f"if {self._generate_list(depth - 1)}{end}then {inner}{end}fi",
+                f"if {self._generate_simple(0)}{end}then {inner}{end}else {self._generate_simple(0)}{end}fi",
+                f"for y in {self._generate_words(depth - 1)}; do {inner}{end}done",
+                f"while aa {self._generate_words(0)}{end}do {inner}{end}done",
+                f"until bb {self._generate_words(0)}{end}do {inner}{end}done",
                 f"! {inner}",
                 f"time {inner}",
             ]
         )
 
-    def _simple(self, depth: int) -> str:
+    def _generate_simple(self, depth: int) -> str:
         ending = self._random.choice(["", "", "", " > f", " 2>&1", " <<< 'h i'", " <aa", "<<E"])
-        command = f"{self._random.choice(['aa', 'bb', 'A=1 aa', 'cat'])} {self._words(depth - 1)}"
+        command = f"{self._random.choice(['aa', 'bb', 'A=1 aa', 'cat'])} {self._generate_words(depth - 1)}"
         if ending == "<<E":
             quote = self._random.choice(["", "'"])
             body = self._random.choice(["it's\n", "a $x `bb`\n", "", "a\n(b\n", "E \n\tE\n"])
-            return f"{command} <<{quote}E{quote}\n{body}E\n{self._simple(0)}"
+            return f"{command} <<{quote}E{quote}\n{body}E\n{self._generate_simple(0)}"
         return command + ending
 
-    def _words(self, depth: int) -> str:
-        return " ".join(self._word(depth) for _ in range(self._random.randint(1, 3)))
+    def _generate_words(self, depth: int) -> str:
+        return " ".join(self._generate_word(depth) for _ in range(self._random.randint(1, 3)))
 
-    def _word(self, depth: int) -> str:
+    def _generate_word(self, depth: int) -> str:
         if depth < 0 or self._random.random() < 0.7:
             return self._random.choice(ATOMS)
-        inner = self._list(depth)
+        inner = self._generate_list(depth)
         return self._random.choice(
             [
                 f"$({inner})",
@@ -97,13 +97,13 @@ class _Texts:
         )
 
 
-def believed_texts(count: int, seed: int) -> list[tuple[str, Plain]]:
-    texts = _Texts(seed)
-    found: list[tuple[str, Plain]] = []
+def generate_plain_texts(count: int, seed: int) -> list[tuple[str, PlainScript]]:
+    texts = _TextGenerator(seed)
+    found: list[tuple[str, PlainScript]] = []
     while len(found) < count:
-        text = texts.text()
-        reading = understood(text)
-        if isinstance(reading, Plain) and reading.commands:
+        text = texts.generate()
+        reading = parse_shell_text(text)
+        if isinstance(reading, PlainScript) and reading.commands:
             found.append((text, reading))
     return found
 
@@ -113,7 +113,7 @@ def test_bash_runs_no_command_no_argument_and_no_redirect_that_a_believed_readin
     tmp_path: Path,
 ):
     # They start ten times as much as plain texts do, mostly in loops.
-    believed = believed_texts(COUNT // 2, SEED)
+    believed = generate_plain_texts(COUNT // 2, SEED)
 
     started = compared(believed, tmp_path)
 

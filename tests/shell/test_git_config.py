@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.shell.analyze import is_read_only
-from mcp_dispatch.shell.git_config import names_no_program
+from mcp_dispatch.shell.git_config import is_git_config_safe
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    return make_repository(tmp_path / "repository")
+    return create_repository(tmp_path / "repository")
 
 
-def make_repository(directory: Path, config: str = "[core]\n\tbare = false\n") -> Path:
+def create_repository(directory: Path, config: str = "[core]\n\tbare = false\n") -> Path:
     (directory / ".git" / "objects").mkdir(parents=True)
     (directory / ".git" / "refs").mkdir()
     (directory / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
@@ -28,8 +28,8 @@ def make_repository(directory: Path, config: str = "[core]\n\tbare = false\n") -
     return directory
 
 
-def harmless(directory: Path, home: Path, environ: Mapping[str, str] | None = None) -> bool:
-    return names_no_program(directory, home, environ or {})
+def is_harmless(directory: Path, home: Path, environ: Mapping[str, str] | None = None) -> bool:
+    return is_git_config_safe(directory, home, environ or {})
 
 
 USUAL = """\
@@ -56,7 +56,7 @@ USUAL = """\
 def test_a_usual_configuration_names_no_program(repository: Path, home: Path, config: str):
     (repository / ".git" / "config").write_text(config, encoding="utf-8")
 
-    assert harmless(repository, home)
+    assert is_harmless(repository, home)
 
 
 @pytest.mark.parametrize(
@@ -116,25 +116,25 @@ def test_whatever_names_a_program_or_is_not_known_is_doubted(
 ):
     (repository / ".git" / "config").write_text(config, encoding="utf-8")
 
-    assert not harmless(repository, home)
+    assert not is_harmless(repository, home)
 
 
 def test_where_there_is_no_repository_there_is_nothing_to_doubt(tmp_path: Path, home: Path):
-    assert harmless(tmp_path, home)
+    assert is_harmless(tmp_path, home)
 
 
 def test_the_repository_of_a_directory_above_counts(repository: Path, home: Path):
     (repository / ".git" / "config").write_text("[core]\nfsmonitor = x", encoding="utf-8")
     (repository / "a" / "b").mkdir(parents=True)
 
-    assert not harmless(repository / "a" / "b", home)
+    assert not is_harmless(repository / "a" / "b", home)
 
 
 def test_a_directory_that_looks_like_a_bare_repository_is_doubted(tmp_path: Path, home: Path):
     (tmp_path / "objects").mkdir()
     (tmp_path / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
 
-    assert not harmless(tmp_path, home)
+    assert not is_harmless(tmp_path, home)
 
 
 def test_a_worktree_is_judged_by_the_repository_it_belongs_to(
@@ -147,39 +147,39 @@ def test_a_worktree_is_judged_by_the_repository_it_belongs_to(
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / ".git").write_text(f"gitdir: {place}\n", encoding="utf-8")
 
-    assert harmless(tmp_path / "w", home)
+    assert is_harmless(tmp_path / "w", home)
     (place / "config.worktree").write_text("[core]\nfsmonitor = x", encoding="utf-8")
-    assert not harmless(tmp_path / "w", home)
+    assert not is_harmless(tmp_path / "w", home)
     (place / "config.worktree").unlink()
     (repository / ".git" / "config").write_text("[core]\nfsmonitor = x", encoding="utf-8")
-    assert not harmless(tmp_path / "w", home)
+    assert not is_harmless(tmp_path / "w", home)
 
 
 @pytest.mark.parametrize("text", ["gitdir: missing", "elsewhere", "gitdir: a\nb"])
 def test_a_file_that_points_nowhere_is_doubted(tmp_path: Path, home: Path, text: str):
     (tmp_path / ".git").write_text(text, encoding="utf-8")
 
-    assert not harmless(tmp_path, home)
+    assert not is_harmless(tmp_path, home)
 
 
 def test_a_link_in_place_of_a_repository_is_doubted(repository: Path, tmp_path: Path, home: Path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / ".git").symlink_to(repository / ".git")
 
-    assert not harmless(tmp_path / "w", home)
+    assert not is_harmless(tmp_path / "w", home)
 
 
 def test_submodules_and_repositories_in_the_index_are_doubted(repository: Path, home: Path):
     index = repository / ".git" / "index"
     index.write_bytes(b"DIRC" + b"\x00" * 32 + b"\x00\x00\x81\xa4" + b"\x01" * 20)
-    assert harmless(repository, home)
+    assert is_harmless(repository, home)
 
     index.write_bytes(b"DIRC" + b"\x01" * 32 + b"\x00\x00\xe0\x00" + b"\x01" * 20)
-    assert not harmless(repository, home)
+    assert not is_harmless(repository, home)
 
     index.unlink()
     (repository / ".gitmodules").write_text("", encoding="utf-8")
-    assert not harmless(repository, home)
+    assert not is_harmless(repository, home)
 
 
 def test_a_hook_that_a_look_would_run_is_found_and_others_do_not_matter(
@@ -188,16 +188,16 @@ def test_a_hook_that_a_look_would_run_is_found_and_others_do_not_matter(
     hooks = repository / ".git" / "hooks"
     hooks.mkdir()
     (hooks / "pre-commit").write_text("x", encoding="utf-8")
-    assert harmless(repository, home)
+    assert is_harmless(repository, home)
 
     (hooks / "post-index-change").write_text("x", encoding="utf-8")
-    assert not harmless(repository, home)
+    assert not is_harmless(repository, home)
 
 
 def test_a_configuration_that_cannot_be_read_is_doubted(repository: Path, home: Path):
     (repository / ".git" / "config").write_bytes(b"[core]\nabbrev = \xff")
 
-    assert not harmless(repository, home)
+    assert not is_harmless(repository, home)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_of_the_users_own_configuration_only_what_a_look_sets_off_counts(
     (home / ".gitconfig").write_text(config, encoding="utf-8")
     (home / "more").write_text("[diff]\nexternal = x", encoding="utf-8")
 
-    assert harmless(tmp_path, home) is expected
+    assert is_harmless(tmp_path, home) is expected
 
 
 @pytest.mark.parametrize(
@@ -241,13 +241,13 @@ def test_of_the_users_own_configuration_only_what_a_look_sets_off_counts(
 def test_variables_of_git_are_doubted_but_for_a_few(
     repository: Path, home: Path, name: str, expected: bool
 ):
-    assert harmless(repository, home, {name: "x"}) is expected
+    assert is_harmless(repository, home, {name: "x"}) is expected
 
 
 def test_a_command_is_read_only_in_one_repository_and_not_in_another(
     repository: Path, tmp_path: Path
 ):
-    evil = make_repository(tmp_path / "evil", "[core]\nfsmonitor = ./x")
+    evil = create_repository(tmp_path / "evil", "[core]\nfsmonitor = ./x")
 
     assert is_read_only("git status", repository)
     assert not is_read_only("git status", evil)

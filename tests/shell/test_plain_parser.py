@@ -8,23 +8,23 @@ import pytest
 
 from mcp_dispatch.shell.ast import (
     EXPANSION,
-    Glob,
+    GlobCharacter,
     Literal,
-    Plain,
-    Unknown,
+    PlainScript,
+    UnparsedScript,
     Variable,
     Word,
 )
-from mcp_dispatch.shell.fallback_tokens import tokens
-from mcp_dispatch.shell.plain_parser import LONGEST, read
+from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
+from mcp_dispatch.shell.plain_parser import MAX_COMMAND_CHARS, parse_plain
 from tests.support.shell_oracle import COUNT, SEED, compared
 
 E = EXPANSION
 
 
-def shapes(text: str) -> list[list[str]]:
-    reading = read(text)
-    assert isinstance(reading, Plain), reading
+def list_shapes(text: str) -> list[list[str]]:
+    reading = parse_plain(text)
+    assert isinstance(reading, PlainScript), reading
     return [[word.shape for word in command.words] for command in reading.commands]
 
 
@@ -61,13 +61,13 @@ def shapes(text: str) -> list[list[str]]:
     ],
 )
 def test_plain_text_is_read_as_bash_reads_it(text: str, expected: list[list[str]]):
-    assert shapes(text) == expected
+    assert list_shapes(text) == expected
 
 
 def test_a_command_keeps_its_assignments_words_and_redirects_apart():
-    reading = read("A=1 B=\"x $y\" cmd 'a b' *.c >out 2>>err <in 2>&1 &>all")
+    reading = parse_plain("A=1 B=\"x $y\" cmd 'a b' *.c >out 2>>err <in 2>&1 &>all")
 
-    assert isinstance(reading, Plain)
+    assert isinstance(reading, PlainScript)
     (command,) = reading.commands
     assert [(one.name, one.value.shape) for one in command.assignments] == [
         ("A", "1"),
@@ -76,7 +76,7 @@ def test_a_command_keeps_its_assignments_words_and_redirects_apart():
     assert command.words == (
         Word("cmd", (Literal("cmd"),)),
         Word("'a b'", (Literal("a b"),)),
-        Word("*.c", (Glob("*"), Literal(".c"))),
+        Word("*.c", (GlobCharacter("*"), Literal(".c"))),
     )
     assert [(one.operator, one.descriptor, one.target.value) for one in command.redirects] == [
         (">", "", "out"),
@@ -88,9 +88,9 @@ def test_a_command_keeps_its_assignments_words_and_redirects_apart():
 
 
 def test_a_word_says_what_it_expands_and_keeps_the_spelling():
-    reading = read('"$a"${b}~')
+    reading = parse_plain('"$a"${b}~')
 
-    assert isinstance(reading, Plain)
+    assert isinstance(reading, PlainScript)
     (word,) = reading.commands[0].words
     assert word.pieces == (
         Literal(""),
@@ -134,12 +134,14 @@ NOT_PLAIN = [
 
 @pytest.mark.parametrize("text", NOT_PLAIN)
 def test_everything_beyond_the_plain_subset_is_unknown(text: str):
-    assert isinstance(read(text), Unknown)
+    assert isinstance(parse_plain(text), UnparsedScript)
 
 
 def test_a_text_over_the_limit_is_unknown_and_one_at_the_limit_is_read():
-    assert isinstance(read("a" * LONGEST), Plain)
-    assert read("a" * (LONGEST + 1)) == Unknown("the command is longer than 10,000 characters")
+    assert isinstance(parse_plain("a" * MAX_COMMAND_CHARS), PlainScript)
+    assert parse_plain("a" * (MAX_COMMAND_CHARS + 1)) == UnparsedScript(
+        "the command is longer than 10,000 characters"
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,12 +174,12 @@ def test_a_text_over_the_limit_is_unknown_and_one_at_the_limit_is_read():
     ],
 )
 def test_the_words_of_unknown_text_are_found_in_every_spelling(text: str, run: tuple[str, ...]):
-    assert isinstance(read(text), Unknown)
-    assert run in tokens(text)
+    assert isinstance(parse_plain(text), UnparsedScript)
+    assert run in tokenize_unparsed(text)
 
 
 def test_quoted_text_stays_one_word_where_quotes_can_be_trusted():
-    assert tokens("if true; then echo 'do not rm this'; fi") == (
+    assert tokenize_unparsed("if true; then echo 'do not rm this'; fi") == (
         ("if", "true"),
         ("then", "echo", "do not rm this"),
         ("fi",),
@@ -188,7 +190,7 @@ def test_quoted_text_stays_one_word_where_quotes_can_be_trusted():
 def test_long_hostile_text_is_tokenised_in_time_linear_in_its_length(piece: str):
     text = piece * (100_000 // len(piece))
 
-    assert sum(len(token) for run in tokens(text) for token in run) < 10 * len(text)
+    assert sum(len(token) for run in tokenize_unparsed(text) for token in run) < 10 * len(text)
 
 
 FRAGMENTS = [
@@ -218,14 +220,14 @@ FRAGMENTS = [
 ]
 
 
-def believed_texts(count: int, seed: int) -> list[tuple[str, Plain]]:
+def generate_plain_texts(count: int, seed: int) -> list[tuple[str, PlainScript]]:
     """Random texts that the reader believes to understand, each with its reading."""
     rng = random.Random(seed)
-    found: list[tuple[str, Plain]] = []
+    found: list[tuple[str, PlainScript]] = []
     while len(found) < count:
         text = "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 14)))
-        reading = read(text)
-        if isinstance(reading, Plain):
+        reading = parse_plain(text)
+        if isinstance(reading, PlainScript):
             found.append((text, reading))
     return found
 
@@ -234,7 +236,7 @@ def believed_texts(count: int, seed: int) -> list[tuple[str, Plain]]:
 def test_bash_runs_no_command_no_argument_and_no_redirect_that_a_plain_reading_lacks(
     tmp_path: Path,
 ):
-    believed = believed_texts(COUNT, SEED)
+    believed = generate_plain_texts(COUNT, SEED)
 
     started = compared(believed, tmp_path)
 

@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, TextContent
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import decode, encode
-from mcp_dispatch.wire.lines import Lines
+from mcp_dispatch.wire.lines import BoundedLineReader
 
 Era = Literal["legacy", "2026-07-28"]
 BUILT_INS = ("Bash", "Edit", "Glob", "Grep", "Read", "TaskStop", "WebFetch", "Write")
@@ -115,7 +115,7 @@ class RawServer:
         assert child.stdout is not None
         self.child = child
         self.stdin, self.stdout = child.stdin, child.stdout
-        self._lines = Lines(self._receive, 200_000_000)
+        self._lines = BoundedLineReader(self._receive, 200_000_000)
 
     async def _receive(self) -> bytes:
         try:
@@ -129,7 +129,7 @@ class RawServer:
             await self.stdin.send(line + b"\n")
 
     async def receive(self) -> JsonObject:
-        line = await self._lines.next()
+        line = await self._lines.read_line()
         assert isinstance(line, bytes)
         message = decode(line)
         assert isinstance(message, dict)

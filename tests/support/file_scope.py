@@ -22,10 +22,10 @@ class FileScope:
     def cwd(self) -> Path | None:
         return self._cwd
 
-    def seen(self, path: str) -> FileSeen | None:
+    def find_seen_file(self, path: str) -> FileSeen | None:
         return self.files.get(path)
 
-    def delivered(self, path: str) -> bool:
+    def is_delivered(self, path: str) -> bool:
         return path in self._kept
 
     def context(self) -> CallContext:

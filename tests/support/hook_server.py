@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
-from mcp_dispatch.hooks.hooks import Hooks, Reach
+from mcp_dispatch.hooks.hooks import Hooks, HookServices
 from mcp_dispatch.hooks.runners.mcp_tool import CallRefused
 from mcp_dispatch.model.calls import (
-    Afterword,
     BatchedCall,
     CheckedCall,
     Executed,
     PermittedCall,
+    PostHookResult,
+    PreHookResult,
     ResolvedCall,
-    Review,
     ReviewedCall,
     ToolCall,
     ValidCall,
 )
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote, decide
-from mcp_dispatch.model.hook_context import Circumstances, HookEvent, HookRecord
+from mcp_dispatch.model.hook_context import HookContext, HookEvent, HookRecord
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import Sharing, error_result, text_result
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.model.tools import Sharing, build_error_result, build_text_result
+from mcp_dispatch.processes.children import ProcessGroup
 from tests.support.stand_ins import RecordingTool
 
 EVENTS = (
@@ -38,7 +38,7 @@ ACCEPTED: JsonObject = {"action": "accept", "content": {"by": "a person"}}
 
 
 @dataclass
-class RecordingOutlets:
+class RecordingSink:
     """Notes what hooks say beside their answer."""
 
     statuses: list[str] = field(default_factory=list[str])
@@ -46,13 +46,13 @@ class RecordingOutlets:
     kept: list[str] = field(default_factory=list[str])
     records: list[HookRecord] = field(default_factory=list[HookRecord])
 
-    async def status(self, message: str) -> None:
+    async def show_status(self, message: str) -> None:
         self.statuses.append(message)
 
-    def later(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         self.notes.append(text)
 
-    async def keep(self, text: str) -> str:
+    async def store_text(self, text: str) -> str:
         self.kept.append(text)
         return f"kept {len(text)}"
 
@@ -76,7 +76,7 @@ class SayingUpstream:
         tool: str,
         arguments: JsonObject,
         origin: Origin,
-        circumstances: Circumstances,
+        context: HookContext,
     ) -> JsonObject:
         if tool not in self.results:
             raise CallRefused("no such tool")
@@ -92,8 +92,10 @@ def checked(tool: str = "T", **arguments: Json) -> CheckedCall:
 def executed(failed: bool = False) -> Executed:
     call = checked()
     vote = Vote(Tier.ALLOW, Effect.ALLOW, "fine", Origin("test"))
-    permitted = PermittedCall(ReviewedCall(call, call, Review()), decide([vote]))
-    return Executed(permitted, error_result("no") if failed else text_result("yes"), 0.25)
+    permitted = PermittedCall(ReviewedCall(call, call, PreHookResult()), decide([vote]))
+    return Executed(
+        permitted, build_error_result("no") if failed else build_text_result("yes"), 0.25
+    )
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class HookDesk:
     """`effect` tells the hooks of an event and says what came of it: A(llow or accept), ? (ask),
     D(eny, decline or complaint), C(ontext), S(top), R(etry), F(ailed)."""
 
-    children: Children
+    children: ProcessGroup
     folder: Path
     upstream: SayingUpstream = field(default_factory=lambda: SayingUpstream({}))
 
@@ -111,50 +113,52 @@ class HookDesk:
         raw: Json = {event: [{"hooks": listed}]}
         config, problems = parse_hooks([HookSource(raw, self.folder / "settings.json")])
         assert problems == ()
-        return Hooks(config, self.children, os.environ, reach=Reach(upstreams=self.upstream))
+        return Hooks(
+            config, self.children, os.environ, services=HookServices(upstreams=self.upstream)
+        )
 
     async def effect(self, event: str, *handlers: JsonObject) -> str:
-        outlets = RecordingOutlets()
-        around = Circumstances("s", self.folder / "j", self.folder, "default", outlets)
+        outlets = RecordingSink()
+        around = HookContext("s", self.folder / "j", self.folder, "default", outlets)
         said = await _told(self.hooks(event, *handlers), event, around)
         return f"{said}{'F' if outlets.failed else ''}" or "-"
 
 
-async def _told(hooks: Hooks, event: str, around: Circumstances) -> str:
+async def _told(hooks: Hooks, event: str, around: HookContext) -> str:
     match event:
         case "PreToolUse":
-            return _of_review(await hooks.before(checked(), around))
+            return _of_review(await hooks.run_pre_tool_use(checked(), around))
         case "PermissionRequest":
-            return _of_review(await hooks.requested(checked(), around))
+            return _of_review(await hooks.run_permission_request(checked(), around))
         case "PostToolUse" | "PostToolUseFailure":
             failed = event == "PostToolUseFailure"
-            return _of_afterword(await hooks.after(executed(failed), around))
+            return _of_afterword(await hooks.run_post_tool_use(executed(failed), around))
         case "PostToolBatch":
             calls = [BatchedCall("T", {}, "toolu_1", "yes")]
-            return _of_afterword(await hooks.batch_over(calls, around))
+            return _of_afterword(await hooks.run_post_tool_batch(calls, around))
         case "PermissionDenied":
-            return "R" if await hooks.denied(checked(), "no", around) else ""
+            return "R" if await hooks.run_permission_denied(checked(), "no", around) else ""
         case "SessionStart":
-            return "C" if await hooks.session_started(around) else ""
+            return "C" if await hooks.run_session_start(around) else ""
         case "SessionEnd":
-            await hooks.session_ended(around)
+            await hooks.run_session_end(around)
             return ""
         case "Elicitation":
-            return _of_reply(await hooks.elicitation("s", {"message": "?"}, around))
+            return _of_reply(await hooks.run_elicitation("s", {"message": "?"}, around))
         case _:
-            reply = await hooks.elicitation_result("s", {"message": "?"}, ACCEPTED, around)
+            reply = await hooks.run_elicitation_result("s", {"message": "?"}, ACCEPTED, around)
             return _of_reply(None if reply == ACCEPTED else reply)
 
 
 _LETTERS = {Effect.ALLOW: "A", Effect.ASK: "?", Effect.DENY: "D"}
 
 
-def _of_review(review: Review) -> str:
+def _of_review(review: PreHookResult) -> str:
     votes = "".join(_LETTERS[vote.effect] for vote in review.votes)
     return votes + "C" * bool(review.contexts) + "S" * (review.stopped is not None)
 
 
-def _of_afterword(said: Afterword) -> str:
+def _of_afterword(said: PostHookResult) -> str:
     complaints = [text for text in said.contexts if "hook blocking error" in text]
     contexts = len(said.contexts) - len(complaints)
     return "D" * bool(complaints) + "C" * bool(contexts) + "S" * (said.stopped is not None)

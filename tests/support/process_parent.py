@@ -12,7 +12,7 @@ from types import FrameType
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 
 STUBBORN = """
 (echo up; exec sleep 600) &
@@ -29,7 +29,7 @@ def take_no_notice(number: int, frame: FrameType | None) -> None:
 async def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, take_no_notice)
-    async with Children() as children:
+    async with ProcessGroup() as children:
         child = await children.spawn(
             ["bash", "-c", STUBBORN], cwd=Path("/"), env=os.environ, stdout=PIPE
         )
@@ -37,7 +37,7 @@ async def main() -> None:
         lines = BufferedByteReceiveStream(child.stdout)
         for _ in range(3):
             await lines.receive_until(b"\n", 100)
-        os.write(1, f"{children.run} {children.watchdog_pid}\n".encode())
+        os.write(1, f"{children.run_id} {children.watchdog_pid}\n".encode())
         await anyio.sleep_forever()
 
 

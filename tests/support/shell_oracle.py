@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mcp_dispatch.shell.ast import Literal, Plain, SimpleCommand
+from mcp_dispatch.shell.ast import Literal, PlainScript, SimpleCommand
 
 COUNT = int(os.environ.get("MCP_DISPATCH_FUZZ_COUNT", "2500"))
 SEED = int(os.environ.get("MCP_DISPATCH_FUZZ_SEED", "20261118"))
@@ -71,7 +71,7 @@ def expected_line(command: SimpleCommand) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def expected_files(reading: Plain) -> set[str] | None:
+def expected_files(reading: PlainScript) -> set[str] | None:
     """The files that redirects may create; None where only the shell knows their names."""
     written = [one for command in reading.commands for one in command.redirects if one.writes]
     if not all(one.target.fixed for one in written):
@@ -79,7 +79,7 @@ def expected_files(reading: Plain) -> set[str] | None:
     return {"aa", *(one.target.value for one in written)}
 
 
-def compared(believed: Iterable[tuple[str, Plain]], root: Path) -> int:
+def compared(believed: Iterable[tuple[str, PlainScript]], root: Path) -> int:
     """How many argument lists bash started; fails at the first that its reading lacks."""
     readings = list(believed)
     run_in_bash([text for text, _ in readings], root)

@@ -4,29 +4,29 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_dispatch.model.approval import NobodyToAsk, Question, Reply
-from mcp_dispatch.model.client import Client, NoClient, Unfinished
+from mcp_dispatch.model.approval import ApprovalReply, CannotAsk, Question
+from mcp_dispatch.model.client import Client, InputRequired, NoClient
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     FileSeen,
     Interrupt,
     Sharing,
     ToolAsk,
     ToolResult,
     Validator,
-    text_result,
+    build_text_result,
 )
 
-Body = Callable[[JsonObject, CallContext], Awaitable[ToolResult | ProtocolError | Unfinished]]
+Body = Callable[[JsonObject, CallContext], Awaitable[ToolResult | ProtocolError | InputRequired]]
 
 
 class AnyArguments:
     """A schema that everything fits."""
 
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         return []
 
 
@@ -36,13 +36,13 @@ class Forbids:
 
     key: str
 
-    def problems(self, arguments: Json) -> list[str]:
+    def find_problems(self, arguments: Json) -> list[str]:
         broken = isinstance(arguments, dict) and self.key in arguments
         return [f"{self.key}: not allowed"] if broken else []
 
 
 async def answer_done(_: JsonObject, __: CallContext) -> ToolResult:
-    return text_result("done")
+    return build_text_result("done")
 
 
 @dataclass
@@ -58,7 +58,7 @@ class RecordingTool:
     ask: ToolAsk | None = None
     validator: AnyArguments | Forbids = field(default_factory=AnyArguments)
     result_limit: int | None = None
-    output: Validator | None = None
+    output_validator: Validator | None = None
     calls: list[JsonObject] = field(default_factory=list[JsonObject])
 
     @property
@@ -69,15 +69,15 @@ class RecordingTool:
     def definition(self) -> JsonObject:
         return {"name": self.name, "inputSchema": {"type": "object"}}
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.SHARED if self.shared else Sharing.EXCLUSIVE
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
-        return Checked(arguments, self.ask)
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        return CheckResult(arguments, self.ask)
 
     async def run(
         self, arguments: JsonObject, context: CallContext
-    ) -> ToolResult | ProtocolError | Unfinished:
+    ) -> ToolResult | ProtocolError | InputRequired:
         self.calls.append(arguments)
         return await self.body(arguments, context)
 
@@ -86,7 +86,9 @@ class RecordingTool:
 class ScriptedCaller:
     """A caller who answers questions as told, and notes what reaches them."""
 
-    reply: Reply | Callable[[Question], Awaitable[Reply]] = field(default_factory=NobodyToAsk)
+    reply: ApprovalReply | Callable[[Question], Awaitable[ApprovalReply]] = field(
+        default_factory=CannotAsk
+    )
     questions: list[Question] = field(default_factory=list[Question])
     progressed: list[JsonObject] = field(default_factory=list[JsonObject])
     client: Client = field(default_factory=NoClient)
@@ -94,11 +96,11 @@ class ScriptedCaller:
     async def progress(self, params: JsonObject) -> None:
         self.progressed.append(params)
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> ApprovalReply:
         self.questions.append(question)
         return await self.reply(question) if callable(self.reply) else self.reply
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         return None
 
 
@@ -111,8 +113,8 @@ class PlainScope:
     kept: set[str] = field(default_factory=set[str])
     id: str = "scope"
 
-    def seen(self, path: str) -> FileSeen | None:
+    def find_seen_file(self, path: str) -> FileSeen | None:
         return self.files.get(path)
 
-    def delivered(self, path: str) -> bool:
+    def is_delivered(self, path: str) -> bool:
         return path in self.kept

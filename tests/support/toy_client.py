@@ -10,9 +10,9 @@ from anyio.lowlevel import checkpoint
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import decode, encode
 from mcp_dispatch.wire.fds import FdReader, FdWriter
-from mcp_dispatch.wire.lines import Lines, Overlong
+from mcp_dispatch.wire.lines import BoundedLineReader, OverlongLine
 from mcp_dispatch.wire.sdk import serve
-from mcp_dispatch.wire.stdio_server import Limits, Stdio, stdio_streams
+from mcp_dispatch.wire.stdio_server import StdioLimits, StdioStreams, open_stdio
 from tests.support.toy_stdio_server import Toys, toy_server
 
 
@@ -22,7 +22,7 @@ class ToyClient:
     def __init__(self, reading: int, writing: int) -> None:
         self._reading, self._writing = reading, writing
         self.reader, self.writer = FdReader(reading), FdWriter(writing)
-        self._lines = Lines(self.reader.receive, 100_000_000)
+        self._lines = BoundedLineReader(self.reader.receive, 100_000_000)
 
     async def send(self, *messages: JsonObject | bytes) -> None:
         for message in messages:
@@ -33,8 +33,8 @@ class ToyClient:
         await self.send(call(id, tool, arguments))
 
     async def answer(self) -> Json:
-        line = await self._lines.next()
-        assert not isinstance(line, Overlong)
+        line = await self._lines.read_line()
+        assert not isinstance(line, OverlongLine)
         return decode(line)
 
     def stop_writing(self) -> None:
@@ -73,15 +73,17 @@ async def until_steady(measure: Callable[[], int], turns: int = 2000) -> None:
 
 
 @asynccontextmanager
-async def served(limits: Limits | None = None) -> AsyncGenerator[tuple[ToyClient, Toys, Stdio]]:
+async def served(
+    limits: StdioLimits | None = None,
+) -> AsyncGenerator[tuple[ToyClient, Toys, StdioStreams]]:
     """A toy server in this process and a client of it, connected by two pipes."""
     to_server, from_client = os.pipe()
     to_client, from_server = os.pipe()
     client = ToyClient(to_client, from_client)
     try:
         with anyio.fail_after(20):
-            async with stdio_streams(limits, (to_server, from_server)) as stdio:
-                toys = Toys(stdio.outflow.room)
+            async with open_stdio(limits, (to_server, from_server)) as stdio:
+                toys = Toys(stdio.write_queue.wait_for_capacity)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(serve, toy_server(toys), stdio.reader, stdio.writer)
                     yield client, toys, stdio

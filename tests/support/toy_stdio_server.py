@@ -13,15 +13,15 @@ from mcp_dispatch.wire.sdk import (
     DispatchServer,
     MCPError,
     Result,
-    client_capabilities,
-    complete,
+    complete_result,
+    create_state_boundary,
+    get_client_capabilities,
+    get_request_outbound,
     is_modern,
-    request_outbound,
     send_progress,
     serve,
-    state_boundary,
 )
-from mcp_dispatch.wire.stdio_server import Limits, stdio_streams
+from mcp_dispatch.wire.stdio_server import StdioLimits, open_stdio
 
 Run = Callable[[Context, JsonObject], Awaitable[JsonObject]]
 
@@ -85,11 +85,11 @@ class Toys:
         raise MCPError(-32042, "vendor error", {"why": [None, 10**30]})
 
     async def capabilities(self, ctx: Context, arguments: JsonObject) -> JsonObject:
-        return {**text("capabilities"), "structuredContent": client_capabilities(ctx)}
+        return {**text("capabilities"), "structuredContent": get_client_capabilities(ctx)}
 
     async def ask(self, ctx: Context, arguments: JsonObject) -> JsonObject:
         if not is_modern(ctx):
-            answer = await request_outbound(ctx).send_raw_request("elicitation/create", FORM)
+            answer = await get_request_outbound(ctx).send_raw_request("elicitation/create", FORM)
             return text(f"answered {answer['action']}")
         params = ctx.params or {}
         if params.get("requestState") != "asked once":
@@ -121,19 +121,21 @@ def toy_server(toys: Toys) -> DispatchServer:
             return await call_next(ctx)
         if ctx.method == "tools/list":
             result: JsonObject = {"tools": [TOOL], "ttlMs": 0, "cacheScope": "private"}
-            return complete(server, ctx, result)
+            return complete_result(server, ctx, result)
         params = ctx.params or {}
         result = await tools[params["name"]](ctx, params.get("arguments") or {})
-        return complete(server, ctx, result)
+        return complete_result(server, ctx, result)
 
-    server = DispatchServer("toy", version="1", middleware=[state_boundary("toy"), answer])
+    server = DispatchServer("toy", version="1", middleware=[create_state_boundary("toy"), answer])
     return server
 
 
-async def main(limits: Limits) -> None:
-    async with stdio_streams(limits) as stdio:
-        await serve(toy_server(Toys(stdio.outflow.room)), stdio.reader, stdio.writer)
+async def main(limits: StdioLimits) -> None:
+    async with open_stdio(limits) as stdio:
+        await serve(
+            toy_server(Toys(stdio.write_queue.wait_for_capacity)), stdio.reader, stdio.writer
+        )
 
 
 if __name__ == "__main__":
-    anyio.run(partial(main, Limits(waiting_bytes=4_000_000)))
+    anyio.run(partial(main, StdioLimits(queued_bytes=4_000_000)))

@@ -16,9 +16,15 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.errors import ConnectionLost, HandshakeFailed
-from mcp_dispatch.upstream.handshake import CARRIED
+from mcp_dispatch.upstream.handshake import RELAYED_CAPABILITIES
 from tests.support.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
-from tests.support.upstreams.support import Session, arrival, connection_to, raw_server, received
+from tests.support.upstreams.support import (
+    ConnectionUnderTest,
+    open_connection,
+    raw_server,
+    read_received,
+    wait_for_message,
+)
 
 CLIENT = {"name": "mcp-dispatch", "version": __version__}
 ENVELOPE = {
@@ -29,15 +35,17 @@ ENVELOPE = {
 
 
 @asynccontextmanager
-async def connected(folder: Path, *options: str, **more: Any) -> AsyncGenerator[Session, None]:
+async def open_negotiated(
+    folder: Path, *options: str, **more: Any
+) -> AsyncGenerator[ConnectionUnderTest, None]:
     with anyio.fail_after(30):
-        async with connection_to(folder, raw_server("raw", *options), **more) as session:
-            await session.connection.handshake(10)
+        async with open_connection(folder, raw_server("raw", *options), **more) as session:
+            await session.connection.negotiate(10)
             yield session
 
 
 async def call(
-    session: Session, tool: str, *, meta: JsonObject | None = None, **arguments: Any
+    session: ConnectionUnderTest, tool: str, *, meta: JsonObject | None = None, **arguments: Any
 ) -> JsonObject | ProtocolError:
     return await session.connection.call(
         tool, arguments, meta=meta or {}, progress=None, timeout=10
@@ -47,18 +55,18 @@ async def call(
 async def test_the_handshake_is_the_newest_of_its_era(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with connected(tmp_path, "--log", str(log)) as session:
-        await arrival(log, "notifications/initialized")
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
+        await wait_for_message(log, "notifications/initialized")
 
         assert session.connection.version == "2025-11-25"
-    assert received(log)[1:] == [
+    assert read_received(log)[1:] == [
         {
             "jsonrpc": "2.0",
             "id": 1,
             "method": "initialize",
             "params": {
                 "protocolVersion": "2025-11-25",
-                "capabilities": CARRIED,
+                "capabilities": RELAYED_CAPABILITIES,
                 "clientInfo": CLIENT,
             },
         },
@@ -68,14 +76,14 @@ async def test_the_handshake_is_the_newest_of_its_era(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
 async def test_an_older_version_is_accepted(tmp_path: Path, version: str) -> None:
-    async with connected(tmp_path, "--version", version) as session:
+    async with open_negotiated(tmp_path, "--version", version) as session:
         assert session.connection.version == version
 
 
 async def test_a_version_nobody_knows_is_refused_by_name(tmp_path: Path) -> None:
-    async with connection_to(tmp_path, raw_server("raw", "--version", "1999-01-01")) as session:
+    async with open_connection(tmp_path, raw_server("raw", "--version", "1999-01-01")) as session:
         with pytest.raises(HandshakeFailed) as caught:
-            await session.connection.handshake(10)
+            await session.connection.negotiate(10)
 
     assert str(caught.value) == (
         "speaks protocol version '1999-01-01', which is none of "
@@ -90,65 +98,65 @@ async def test_a_server_without_initialize_is_spoken_to_in_the_new_era(
     log = tmp_path / "log"
     options = ("--refuse-initialize", code, "--modern", "--log", str(log))
 
-    async with connected(tmp_path, *options) as session:
+    async with open_negotiated(tmp_path, *options) as session:
         await session.connection.list_tools(10)
         await call(session, "echo", meta={"mine": 1}, x=1)
 
         assert session.connection.version == "2026-07-28"
-    assert received(log, "server/discover") == [{"_meta": ENVELOPE}]
-    assert received(log, "tools/list") == [{"_meta": ENVELOPE}]
-    assert received(log, "tools/call") == [
+    assert read_received(log, "server/discover") == [{"_meta": ENVELOPE}]
+    assert read_received(log, "tools/list") == [{"_meta": ENVELOPE}]
+    assert read_received(log, "tools/call") == [
         {"name": "echo", "arguments": {"x": 1}, "_meta": {"mine": 1, **ENVELOPE}}
     ]
-    assert received(log, "notifications/initialized") == []
+    assert read_received(log, "notifications/initialized") == []
 
 
 async def test_a_server_that_refuses_both_is_given_up_with_its_own_words(tmp_path: Path) -> None:
     config = raw_server("raw", "--refuse-initialize", "-32603")
 
-    async with connection_to(tmp_path, config) as session:
+    async with open_connection(tmp_path, config) as session:
         with pytest.raises(HandshakeFailed) as caught:
-            await session.connection.handshake(10)
+            await session.connection.negotiate(10)
 
     assert str(caught.value) == "refused 'initialize': initialize is not for me (-32603)"
 
 
 async def test_a_mute_server_does_not_hold_the_handshake(tmp_path: Path) -> None:
-    async with connection_to(tmp_path, raw_server("raw", "--mute")) as session:
+    async with open_connection(tmp_path, raw_server("raw", "--mute")) as session:
         with pytest.raises(TimeoutError):
-            await session.connection.handshake(0.2)
+            await session.connection.negotiate(0.2)
 
 
 async def test_definitions_arrive_as_they_were_sent(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         listing = await session.connection.list_tools(10)
 
     assert listing.problem is None
-    assert [tool for tool in listing.tools if tool["name"] == "vendor"] == [VENDOR_TOOL]
+    assert [tool for tool in listing.entries if tool["name"] == "vendor"] == [VENDOR_TOOL]
 
 
 async def test_all_pages_of_a_list_are_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         whole = await session.connection.list_tools(10)
 
-    async with connected(tmp_path, "--page", "3", "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--page", "3", "--log", str(log)) as session:
         paged = await session.connection.list_tools(10)
 
     assert paged == whole
-    assert received(log, "tools/list")[:3] == [None, {"cursor": "3"}, {"cursor": "6"}]
+    assert read_received(log, "tools/list")[:3] == [None, {"cursor": "3"}, {"cursor": "6"}]
 
 
 async def test_a_cursor_that_comes_back_ends_the_list(tmp_path: Path) -> None:
-    async with connected(tmp_path, "--loop-cursor", "--page", "2") as session:
+    async with open_negotiated(tmp_path, "--loop-cursor", "--page", "2") as session:
         listing = await session.connection.list_tools(10)
 
     assert listing.problem == "gave the page cursor '0' twice"
-    assert len(listing.tools) == 4
+    assert len(listing.entries) == 4
 
 
 async def test_a_result_arrives_as_it_was_sent(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         result = await call(session, "vendor")
 
     assert result == VENDOR_RESULT
@@ -160,7 +168,7 @@ async def test_a_result_arrives_as_it_was_sent(tmp_path: Path) -> None:
 async def test_arguments_arrive_as_they_are(tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"b": 10**30, "a": [1, 1.0, -0.0, None, True], "é": "\u2028\x00 😀"}
 
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         result = await call(session, "echo", **arguments)
 
     assert isinstance(result, dict)
@@ -194,7 +202,7 @@ async def test_arguments_arrive_as_they_are(tmp_path: Path) -> None:
 async def test_a_protocol_error_is_handed_on_as_it_came(
     tmp_path: Path, error: dict[str, Any], expected: ProtocolError
 ) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         assert await call(session, "fail", **error) == expected
 
 
@@ -202,7 +210,7 @@ async def test_a_protocol_error_is_handed_on_as_it_came(
 async def test_a_result_that_is_no_object_fails_its_call_at_once(
     tmp_path: Path, result: Any
 ) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         answer = await call(session, "odd_result", result=result)
 
     assert isinstance(answer, ProtocolError)
@@ -223,11 +231,11 @@ async def test_the_clients_meta_is_forwarded_but_for_what_belongs_to_its_hop(
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     }
 
-    async with connected(tmp_path, "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
         await call(session, "echo", meta=meta)
 
     kept = {key: meta[key] for key in ("vendor/key", "traceparent")}
-    assert received(log, "tools/call") == [{"name": "echo", "arguments": {}, "_meta": kept}]
+    assert read_received(log, "tools/call") == [{"name": "echo", "arguments": {}, "_meta": kept}]
 
 
 async def test_progress_arrives_raw_in_order_and_before_the_result(tmp_path: Path) -> None:
@@ -237,7 +245,7 @@ async def test_progress_arrives_raw_in_order_and_before_the_result(tmp_path: Pat
         await anyio.lowlevel.checkpoint()
         seen.append(progress)
 
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         await session.connection.call(
             "progress", {"steps": 500}, meta={}, progress=slowly, timeout=10
         )
@@ -249,7 +257,7 @@ async def test_progress_arrives_raw_in_order_and_before_the_result(tmp_path: Pat
 async def test_progress_reaches_the_call_it_belongs_to(tmp_path: Path) -> None:
     seen: dict[int, list[Any]] = {3: [], 4: []}
 
-    async with connected(tmp_path) as session, anyio.create_task_group() as tasks:
+    async with open_negotiated(tmp_path) as session, anyio.create_task_group() as tasks:
 
         async def run(steps: int) -> None:
             async def note(progress: JsonObject) -> None:
@@ -267,21 +275,21 @@ async def test_progress_reaches_the_call_it_belongs_to(tmp_path: Path) -> None:
 async def test_no_progress_is_asked_for_when_nobody_wants_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with connected(tmp_path, "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
         await call(session, "progress")
 
-    assert received(log, "tools/call") == [{"name": "progress", "arguments": {}}]
+    assert read_received(log, "tools/call") == [{"name": "progress", "arguments": {}}]
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with connected(tmp_path, "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, session, "mute")
-            await arrival(log, "tools/call")
+            await wait_for_message(log, "tools/call")
             tasks.cancel_scope.cancel()
-        notices = await arrival(log, "notifications/cancelled")
+        notices = await wait_for_message(log, "notifications/cancelled")
 
     assert notices == [{"requestId": 2, "reason": "caller cancelled"}]
 
@@ -289,10 +297,10 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> No
 async def test_a_call_over_its_time_is_cancelled_and_the_connection_stays(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with connected(tmp_path, "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
         with pytest.raises(TimeoutError):
             await session.connection.call("mute", {}, meta={}, progress=None, timeout=0.2)
-        await arrival(log, "notifications/cancelled")
+        await wait_for_message(log, "notifications/cancelled")
 
         assert await call(session, "vendor") == VENDOR_RESULT
 
@@ -301,7 +309,7 @@ async def test_an_answer_that_comes_too_late_reaches_nobody(tmp_path: Path) -> N
     log, fifo = tmp_path / "log", tmp_path / "fifo"
     os.mkfifo(fifo)
 
-    async with connected(tmp_path, "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
         arguments: JsonObject = {"fifo": str(fifo)}
         with pytest.raises(TimeoutError):
             await session.connection.call("stall", arguments, meta={}, progress=None, timeout=0.2)
@@ -319,7 +327,7 @@ async def test_progress_without_end_does_not_extend_the_time_of_a_call(tmp_path:
     async def note(progress: JsonObject) -> None:
         seen.append(progress)
 
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         with pytest.raises(TimeoutError):
             await session.connection.call(
                 "progress_forever", {}, meta={}, progress=note, timeout=0.3
@@ -332,10 +340,10 @@ async def test_a_call_cancelled_half_way_down_the_pipe_leaves_no_half_line(tmp_p
     log, fifo = tmp_path / "log", tmp_path / "fifo"
     os.mkfifo(fifo)
 
-    async with connected(tmp_path, "--log", str(log)) as session:
+    async with open_negotiated(tmp_path, "--log", str(log)) as session:
         async with anyio.create_task_group() as stalled, anyio.create_task_group() as tasks:
             stalled.start_soon(partial(call, session, "stall", fifo=str(fifo)))
-            await arrival(log, "tools/call")
+            await wait_for_message(log, "tools/call")
             tasks.start_soon(partial(call, session, "mute", padding="x" * 1_000_000))
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
@@ -343,12 +351,12 @@ async def test_a_call_cancelled_half_way_down_the_pipe_leaves_no_half_line(tmp_p
                 await anyio.to_thread.run_sync(fifo.write_bytes, b"")
 
         assert await call(session, "vendor") == VENDOR_RESULT
-    calls = [sent["name"] for sent in received(log, "tools/call")]
+    calls = [sent["name"] for sent in read_received(log, "tools/call")]
     assert calls == ["stall", "mute", "vendor"]
 
 
 async def test_garbage_between_messages_is_skipped_and_counted(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         result = await call(session, "garbage")
         again = await call(session, "vendor")
 
@@ -365,7 +373,7 @@ async def test_garbage_between_messages_is_skipped_and_counted(tmp_path: Path) -
 
 
 async def test_what_belongs_to_no_client_is_refused_and_a_ping_is_answered(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         result = await call(session, "ask")
 
     lonely = (
@@ -389,40 +397,43 @@ async def test_what_belongs_to_no_client_is_refused_and_a_ping_is_answered(tmp_p
 
 
 async def test_a_changed_list_is_announced(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         await call(session, "grow")
 
         assert session.changes == 1
 
 
 async def test_a_server_that_dies_in_a_call_is_known_to_be_lost(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         with pytest.raises(ConnectionLost):
             await call(session, "crash")
-        assert session.connection.over.is_set()
+        assert session.connection.closed.is_set()
 
         with pytest.raises(ConnectionLost):
             await call(session, "vendor")
 
 
 async def test_a_line_over_the_limit_ends_the_connection_with_a_reason(tmp_path: Path) -> None:
-    async with connected(tmp_path, line_limit=500_000) as session:
+    async with open_negotiated(tmp_path, line_limit=500_000) as session:
         with pytest.raises(ConnectionLost):
             await call(session, "big", megabytes=1)
 
-    assert await session.transport.end(0) == "sent a line of more than 500000 bytes"
+    assert await session.transport.wait_for_end_reason(0) == "sent a line of more than 500000 bytes"
 
 
 async def test_a_server_that_asks_for_ever_and_never_listens_is_given_up(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         with pytest.raises(ConnectionLost):
             await call(session, "nag")
 
-    assert await session.transport.end(0) == "keeps asking and does not read the answers"
+    assert (
+        await session.transport.wait_for_end_reason(0)
+        == "keeps asking and does not read the answers"
+    )
 
 
 async def test_a_large_result_takes_time_in_proportion(tmp_path: Path) -> None:
-    async with connected(tmp_path) as session:
+    async with open_negotiated(tmp_path) as session:
         await call(session, "big", megabytes=1)
         seconds: dict[int, float] = {}
         for megabytes in (8, 32):

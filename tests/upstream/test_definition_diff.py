@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.definition_diff import MOST_DIFFERENCES, changes, differences, digest
+from mcp_dispatch.upstream.definition_diff import (
+    MAX_DIFFERENCES,
+    describe_differences,
+    diff_definitions,
+    hash_definition,
+)
 
 
 def tool(name: str = "t", **more: Any) -> JsonObject:
@@ -15,25 +20,25 @@ def tool(name: str = "t", **more: Any) -> JsonObject:
 
 
 def test_a_tool_that_was_not_there_before_is_no_change() -> None:
-    assert changes([tool("a")], [tool("b"), tool("a")]) == ((), ())
+    assert diff_definitions([tool("a")], [tool("b"), tool("a")]) == ((), ())
 
 
 def test_a_tool_that_is_not_listed_stays_pinned() -> None:
-    assert changes([tool("a"), tool("b")], [tool("a")]) == ((), (tool("b"),))
+    assert diff_definitions([tool("a"), tool("b")], [tool("a")]) == ((), (tool("b"),))
 
 
 def test_a_swapped_tool_is_told_with_what_changed() -> None:
     before = tool(annotations={"readOnlyHint": True}, inputSchema={"required": ["a"]})
     after = tool(annotations={"readOnlyHint": False}, inputSchema={"required": ["a", "path"]})
 
-    (change,), gone = changes([before], [after])
+    (change,), gone = diff_definitions([before], [after])
 
     assert (change.tool, gone) == ("t", ())
-    assert change.what == (
+    assert change.differences == (
         "annotations.readOnlyHint: true → false",
         'inputSchema.required: added "path"',
     )
-    assert change.digest == digest(after) != digest(before)
+    assert change.digest == hash_definition(after) != hash_definition(before)
 
 
 @pytest.mark.parametrize(
@@ -56,16 +61,16 @@ def test_a_swapped_tool_is_told_with_what_changed() -> None:
 def test_a_difference_is_said_so_that_a_person_sees_it(
     before: JsonObject, after: JsonObject, expected: tuple[str, ...]
 ) -> None:
-    assert differences(before, after) == expected
+    assert describe_differences(before, after) == expected
 
 
 def test_many_differences_are_counted_and_long_values_cut() -> None:
     before: JsonObject = {f"k{at:03}": "x" * 500 for at in range(100)}
     after: JsonObject = {f"k{at:03}": "y" * 500 for at in range(100)}
 
-    lines = differences(before, after)
+    lines = describe_differences(before, after)
 
-    assert len(lines) == MOST_DIFFERENCES + 1
+    assert len(lines) == MAX_DIFFERENCES + 1
     assert lines[-1] == "and 80 more"
     assert max(map(len, lines)) < 200
 
@@ -81,9 +86,9 @@ JSON = st.recursive(
 def test_there_is_a_difference_to_tell_exactly_where_the_hashes_differ(
     before: JsonObject, after: JsonObject
 ) -> None:
-    told = differences(before, after)
+    told = describe_differences(before, after)
 
-    assert bool(told) == (digest(before) != digest(after))
+    assert bool(told) == (hash_definition(before) != hash_definition(after))
     assert all(len(line.splitlines()) == 1 for line in told)
 
 
@@ -91,4 +96,4 @@ def test_there_is_a_difference_to_tell_exactly_where_the_hashes_differ(
 def test_the_order_of_keys_is_no_difference(definition: JsonObject) -> None:
     turned = dict(reversed(definition.items()))
 
-    assert digest(turned) == digest(definition)
+    assert hash_definition(turned) == hash_definition(definition)

@@ -11,25 +11,25 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.backoff import Circuit, Tolerance
-from mcp_dispatch.upstream.config.model import Address, Launch, ServerConfig
+from mcp_dispatch.upstream.backoff import CircuitBreaker, CircuitLimits
+from mcp_dispatch.upstream.config.model import RemoteEndpoint, ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.lifecycle import State, Timing
+from mcp_dispatch.upstream.lifecycle import ServerState, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.upstreams.raw import VENDOR_RESULT
 from tests.support.upstreams.support import (
     HeldPause,
-    alive,
-    arrival,
-    no_pause,
+    is_running,
+    list_starts,
     raw_server,
-    reached,
-    received,
-    starts,
-    supervised,
-    upstreams,
+    read_received,
+    run_supervised,
+    run_upstreams,
+    skip_pause,
+    wait_for_message,
+    wait_for_state,
 )
-from tests.support.upstreams.web import web_upstream
+from tests.support.upstreams.web import run_web_upstream
 
 
 async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | ProtocolError:
@@ -37,7 +37,7 @@ async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | 
         return await server.call(tool, arguments, meta={}, progress=None)
 
 
-async def failure(server: Supervisor, tool: str, **arguments: Any) -> str:
+async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
     with pytest.raises(CallFailed) as caught:
         await call(server, tool, **arguments)
     return str(caught.value)
@@ -55,29 +55,29 @@ class Clock:
 
 def test_a_circuit_opens_after_the_failures_it_tolerates() -> None:
     clock = Clock()
-    circuit = Circuit(Tolerance(failures=3, interval=10), clock)
-    circuit.trying()
-    circuit.down()
+    circuit = CircuitBreaker(CircuitLimits(max_failures=3, retry_interval=10), clock)
+    circuit.record_attempt()
+    circuit.record_failure()
 
     seen: list[tuple[bool, bool]] = []
     for failures in range(1, 5):
         circuit.failures = failures
-        seen.append((circuit.open, circuit.may_try))
+        seen.append((circuit.is_open, circuit.may_try))
 
     assert seen == [(False, True), (False, True), (True, False), (True, False)]
 
 
 def test_an_open_circuit_lets_one_try_through_per_interval() -> None:
     clock = Clock()
-    circuit = Circuit(Tolerance(failures=1, interval=10), clock)
+    circuit = CircuitBreaker(CircuitLimits(max_failures=1, retry_interval=10), clock)
     circuit.failures = 1
-    circuit.trying()
-    circuit.down()
+    circuit.record_attempt()
+    circuit.record_failure()
 
     before = circuit.may_try
     clock.now += 10
     due = circuit.may_try
-    circuit.trying()
+    circuit.record_attempt()
 
     assert (before, due, circuit.may_try) == (False, True, False)
 
@@ -87,13 +87,13 @@ def test_an_open_circuit_lets_one_try_through_per_interval() -> None:
 )
 def test_a_circuit_tells_since_when(seconds: float, words: str) -> None:
     clock = Clock()
-    circuit = Circuit(Tolerance(), clock)
+    circuit = CircuitBreaker(CircuitLimits(), clock)
     circuit.failures = 7
-    circuit.down()
+    circuit.record_failure()
     clock.now += seconds
-    circuit.down()
+    circuit.record_failure()
 
-    assert circuit.story() == f"for {words}, after 7 failures in a row"
+    assert circuit.describe_outage() == f"for {words}, after 7 failures in a row"
 
 
 async def test_calls_to_a_server_that_keeps_failing_fail_at_once_and_start_nothing(
@@ -103,18 +103,18 @@ async def test_calls_to_a_server_that_keeps_failing_fail_at_once_and_start_nothi
     config = raw_server("raw", "--exit", "4", "--log", str(log))
     clock = Clock()
 
-    async with supervised(tmp_path, config, pause=pause, clock=clock) as server:
+    async with run_supervised(tmp_path, config, pause=pause, clock=clock) as server:
         for attempts in range(1, 5):
-            await pause.asked_for(attempts)
-            await failure(server, "vendor")
-        await pause.asked_for(5)
+            await pause.wait_for_pauses(attempts)
+            await read_failure(server, "vendor")
+        await pause.wait_for_pauses(5)
         clock.now += 5
-        messages = [await failure(server, "vendor") for _ in range(100)]
+        messages = [await read_failure(server, "vendor") for _ in range(100)]
 
-        assert len(starts(log)) == 5
+        assert len(list_starts(log)) == 5
         clock.now += 5
-        await failure(server, "vendor")
-        assert len(starts(log)) == 6
+        await read_failure(server, "vendor")
+        assert len(list_starts(log)) == 6
     assert set(messages) == {
         "The server 'raw' is not available: it has been down for 5 s, after 5 failures in a row; "
         "the last time it exited with code 4. Nothing was sent. It is tried again from time to time."
@@ -127,15 +127,15 @@ async def test_a_server_that_is_not_to_be_restarted_is_started_by_the_next_call(
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), restart=False)
 
-    async with supervised(tmp_path, config, pause=no_pause) as server:
-        message = await failure(server, "crash")
+    async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+        message = await read_failure(server, "crash")
         await anyio.wait_all_tasks_blocked()
-        before = (server.state, len(starts(log)))
+        before = (server.state, len(list_starts(log)))
         again = await call(server, "vendor")
 
         assert again == VENDOR_RESULT
-    assert before == (State.DOWN, 1)
-    assert len(starts(log)) == 2
+    assert before == (ServerState.DOWN, 1)
+    assert len(list_starts(log)) == 2
     assert "The next call restarts it." in message
 
 
@@ -143,9 +143,9 @@ async def test_a_call_without_progress_is_ended_and_the_server_told(tmp_path: Pa
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), idle_timeout=0.2)
 
-    async with supervised(tmp_path, config) as server:
-        message = await failure(server, "mute")
-        await arrival(log, "notifications/cancelled")
+    async with run_supervised(tmp_path, config) as server:
+        message = await read_failure(server, "mute")
+        await wait_for_message(log, "notifications/cancelled")
 
         assert await call(server, "vendor") == VENDOR_RESULT
     assert message == (
@@ -158,8 +158,8 @@ async def test_a_call_without_progress_is_ended_and_the_server_told(tmp_path: Pa
 async def test_progress_keeps_a_call_going_but_not_past_its_time(tmp_path: Path) -> None:
     config = raw_server("raw", timeout=1.0, idle_timeout=0.5)
 
-    async with supervised(tmp_path, config) as server:
-        message = await failure(server, "progress_forever")
+    async with run_supervised(tmp_path, config) as server:
+        message = await read_failure(server, "progress_forever")
 
     assert message.startswith("The server 'raw' did not answer 'progress_forever' within 1 s")
 
@@ -168,9 +168,9 @@ async def test_a_server_that_stops_reading_blocks_its_own_calls_only(tmp_path: P
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
 
-    async with upstreams(tmp_path, raw_server("stalled"), raw_server("good")) as every:
+    async with run_upstreams(tmp_path, raw_server("stalled"), raw_server("good")) as every:
         stalled, good = every.servers
-        await reached(good, State.READY)
+        await wait_for_state(good, ServerState.READY)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: call(stalled, "stall", fifo=str(fifo)))
             tasks.start_soon(lambda: call(stalled, "echo", text="x" * 20_000_000))
@@ -189,13 +189,16 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
     outcomes: dict[str, list[str]] = {}
 
     async with (
-        web_upstream() as web,
-        upstreams(
-            tmp_path, *configs, web.config(), timing=Timing(pause=no_pause, tolerance=Tolerance(99))
+        run_web_upstream() as web,
+        run_upstreams(
+            tmp_path,
+            *configs,
+            web.build_config(),
+            timing=Timing(pause=skip_pause, tolerance=CircuitLimits(99)),
         ) as every,
     ):
         for server in every.servers:
-            await reached(server, State.READY)
+            await wait_for_state(server, ServerState.READY)
 
         async def echo(server: Supervisor, nonce: str) -> None:
             heard = outcomes.setdefault(nonce, [])
@@ -212,7 +215,7 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
                 if number % 100 == 50:
                     await anyio.wait_all_tasks_blocked()
                     with suppress(ProcessLookupError):  # it may be between two lives
-                        os.kill(starts(logs[number // 100 % 4])[-1], 9)
+                        os.kill(list_starts(logs[number // 100 % 4])[-1], 9)
                 if number % 100 == 75:
                     with anyio.move_on_after(0.001):
                         await echo(server, f"cancelled{number}")
@@ -221,8 +224,10 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
     assert len(finished) == 1000
     assert {len(heard) for heard in finished.values()} == {1}
     assert {heard[0] for heard in finished.values()} <= {"mine", "failed"}
-    sent = [each["arguments"]["text"] for log in logs for each in received(log, "tools/call")]
-    sent += [each.message["params"]["arguments"]["text"] for each in web.of("tools/call")]
+    sent = [each["arguments"]["text"] for log in logs for each in read_received(log, "tools/call")]
+    sent += [
+        each.message["params"]["arguments"]["text"] for each in web.find_requests("tools/call")
+    ]
     assert len(sent) == len(set(sent))
     assert sum(heard == ["mine"] for heard in finished.values()) > 500
 
@@ -236,21 +241,23 @@ async def test_twenty_servers_of_which_five_are_broken_and_nothing_runs_twice(
     names = [f"good{number}" for number in range(14)]
     good = [raw_server(name, "--log", str(log(name))) for name in names]
     broken = [
-        ServerConfig("absent", Launch("/nonexistent/program")),
+        ServerConfig("absent", StdioEndpoint("/nonexistent/program")),
         raw_server("quitter", "--exit", "4"),
         raw_server("mute", "--mute"),
         raw_server("stranger", "--refuse-initialize", "-32603"),
-        ServerConfig("nowhere", Address("http", "http://127.0.0.1:9/mcp")),
+        ServerConfig("nowhere", RemoteEndpoint("http", "http://127.0.0.1:9/mcp")),
     ]
     answers: list[tuple[str, Any]] = []
 
     async with (
-        web_upstream() as web,
-        upstreams(tmp_path, *broken, *good, web.config(), timing=Timing(pause=no_pause)) as every,
+        run_web_upstream() as web,
+        run_upstreams(
+            tmp_path, *broken, *good, web.build_config(), timing=Timing(pause=skip_pause)
+        ) as every,
     ):
         usable = every.servers[5:]
         for server in usable:
-            await reached(server, State.READY)
+            await wait_for_state(server, ServerState.READY)
 
         async def echo(server: Supervisor, nonce: str) -> None:
             arguments: JsonObject = {"text": nonce}
@@ -262,15 +269,17 @@ async def test_twenty_servers_of_which_five_are_broken_and_nothing_runs_twice(
                 server = usable[number % len(usable)]
                 tasks.start_soon(echo, server, f"{server.name}-{number}")
         states = {server.name: server.state for server in every.servers}
-        os.kill(starts(log("good0"))[0], 9)
-        await reached(every.servers[5], State.DOWN, State.CONNECTING)
-        await reached(every.servers[5], State.READY)
+        os.kill(list_starts(log("good0"))[0], 9)
+        await wait_for_state(every.servers[5], ServerState.DOWN, ServerState.CONNECTING)
+        await wait_for_state(every.servers[5], ServerState.READY)
 
     assert len(answers) == 300
     assert all(nonce in str(answer) for nonce, answer in answers)
     for name in names:
-        ran = [sent["arguments"]["text"] for sent in received(log(name), "tools/call")]
+        ran = [sent["arguments"]["text"] for sent in read_received(log(name), "tools/call")]
         assert sorted(ran) == sorted(nonce for nonce, _ in answers if nonce.startswith(f"{name}-"))
-    assert web.calls() == ["echo"] * len([nonce for nonce, _ in answers if nonce.startswith("web")])
-    assert {states[name] for name in names} == {State.READY}
-    assert not [pid for name in names for pid in starts(log(name)) if alive(pid)]
+    assert web.list_calls() == ["echo"] * len(
+        [nonce for nonce, _ in answers if nonce.startswith("web")]
+    )
+    assert {states[name] for name in names} == {ServerState.READY}
+    assert not [pid for name in names for pid in list_starts(log(name)) if is_running(pid)]

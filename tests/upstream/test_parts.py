@@ -6,7 +6,7 @@ import anyio
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.backoff import Backoff
-from mcp_dispatch.upstream.pagination import MOST_PAGES, MOST_TOOLS, Listing, read_pages
+from mcp_dispatch.upstream.pagination import MAX_PAGES, MAX_TOOLS, Listing, read_pages
 from mcp_dispatch.upstream.requests.progress import ProgressQueue
 from mcp_dispatch.upstream.transports.process import StderrLog
 
@@ -14,7 +14,7 @@ from mcp_dispatch.upstream.transports.process import StderrLog
 def test_waits_double_to_the_longest_and_never_overflow() -> None:
     backoff = Backoff(jitter=lambda: 0.0)
 
-    waits = [backoff.delay(failures) for failures in (1, 2, 3, 4, 5, 6, 7, 8, 10**9)]
+    waits = [backoff.compute_delay(failures) for failures in (1, 2, 3, 4, 5, 6, 7, 8, 10**9)]
 
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
@@ -22,13 +22,13 @@ def test_waits_double_to_the_longest_and_never_overflow() -> None:
 def test_jitter_adds_up_to_half_and_stays_under_the_longest() -> None:
     backoff = Backoff(jitter=lambda: 1.0)
 
-    assert [backoff.delay(failures) for failures in (1, 2, 7)] == [0.75, 1.5, 30]
+    assert [backoff.compute_delay(failures) for failures in (1, 2, 7)] == [0.75, 1.5, 30]
 
 
 def test_failures_are_counted_anew_after_a_stable_time() -> None:
-    backoff = Backoff(stable=60)
+    backoff = Backoff(stable_uptime=60)
 
-    assert [backoff.failures(4, lived) for lived in (0, 59.9, 60)] == [5, 5, 1]
+    assert [backoff.count_failures(4, lived) for lived in (0, 59.9, 60)] == [5, 5, 1]
 
 
 def test_a_log_keeps_its_newest_text_and_one_older_copy(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_log_is_never_written_through_a_link(tmp_path: Path) -> None:
     assert victim.read_bytes() == b"precious"
 
 
-async def listed(answer: JsonObject) -> Listing:
+async def read_listing(answer: JsonObject) -> Listing:
     async def page(_: JsonObject) -> JsonObject:
         return answer
 
@@ -81,21 +81,21 @@ async def listed(answer: JsonObject) -> Listing:
 async def test_entries_that_are_no_objects_are_left_out_of_a_list() -> None:
     tools: list[Json] = [{"name": "a"}, 7, None, {"name": "b"}]
 
-    assert await listed({"tools": tools}) == Listing(
+    assert await read_listing({"tools": tools}) == Listing(
         ({"name": "a"}, {"name": "b"}), "lists 2 tool(s) that are not objects"
     )
 
 
 async def test_an_answer_without_a_list_is_an_empty_list_with_a_problem() -> None:
-    assert await listed({}) == Listing((), "answered 'tools/list' without a list of tools")
+    assert await read_listing({}) == Listing((), "answered 'tools/list' without a list of tools")
 
 
 async def test_a_list_is_cut_at_the_most_tools() -> None:
-    tools: list[Json] = [{"name": str(number)} for number in range(MOST_TOOLS + 1)]
+    tools: list[Json] = [{"name": str(number)} for number in range(MAX_TOOLS + 1)]
 
-    listing = await listed({"tools": tools})
+    listing = await read_listing({"tools": tools})
 
-    assert (len(listing.tools), listing.problem) == (5000, "lists more than 5000 tools")
+    assert (len(listing.entries), listing.problem) == (5000, "lists more than 5000 tools")
 
 
 async def test_an_endless_list_ends() -> None:
@@ -108,7 +108,7 @@ async def test_an_endless_list_ends() -> None:
     listing = await read_pages(page)
 
     assert listing == Listing((), "lists its tools on more than 200 pages")
-    assert len(asked) == MOST_PAGES
+    assert len(asked) == MAX_PAGES
 
 
 async def test_a_client_far_behind_gets_the_newest_progress() -> None:

@@ -11,23 +11,23 @@ import pytest
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.backoff import Backoff
-from mcp_dispatch.upstream.config.model import Launch, ServerConfig
+from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.lifecycle import State, Timing
+from mcp_dispatch.upstream.lifecycle import ServerState, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.upstreams.raw import VENDOR_RESULT
 from tests.support.upstreams.support import (
     HeldPause,
-    alive,
-    arrival,
-    no_pause,
+    is_running,
+    list_starts,
     raw_launch,
     raw_server,
-    reached,
-    received,
-    starts,
-    supervised,
-    upstreams,
+    read_received,
+    run_supervised,
+    run_upstreams,
+    skip_pause,
+    wait_for_message,
+    wait_for_state,
 )
 
 NOT_REPEATED = (
@@ -41,64 +41,64 @@ async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | 
         return await server.call(tool, arguments, meta={}, progress=None)
 
 
-async def failure(server: Supervisor, tool: str, **arguments: Any) -> str:
+async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
     with pytest.raises(CallFailed) as caught:
         await call(server, tool, **arguments)
     return str(caught.value)
 
 
 async def test_a_server_becomes_ready_and_answers(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
-        assert server.state is State.CONNECTING
+    async with run_supervised(tmp_path, raw_server()) as server:
+        assert server.state is ServerState.CONNECTING
 
         result = await call(server, "vendor")
 
         assert result == VENDOR_RESULT
-        assert (server.state, server.problem) == (State.READY, None)
+        assert (server.state, server.problem) == (ServerState.READY, None)
         assert "vendor" in [tool["name"] for tool in server.tools]
 
 
 async def test_ten_servers_of_which_three_are_broken_leave_seven_ready(tmp_path: Path) -> None:
     good = [raw_server(f"good{number}") for number in range(7)]
     broken = [
-        ServerConfig("absent", Launch("/nonexistent/program")),
+        ServerConfig("absent", StdioEndpoint("/nonexistent/program")),
         raw_server("quitter", "--exit", "4"),
         raw_server("stranger", "--refuse-initialize", "-32603"),
     ]
     configs = [broken[0], *good, *broken[1:]]
 
-    async with upstreams(tmp_path, *configs) as every:
-        assert await every.settled(20)
+    async with run_upstreams(tmp_path, *configs) as every:
+        assert await every.wait_until_settled(20)
 
         states = {server.name: (server.state, server.problem) for server in every.servers}
         answers = [await call(server, "vendor") for server in every.servers[1:8]]
     assert states == {
         "absent": (
-            State.DOWN,
+            ServerState.DOWN,
             "cannot be started: no such executable; install it, or correct the name or PATH",
         ),
-        **{f"good{number}": (State.READY, None) for number in range(7)},
-        "quitter": (State.DOWN, "exited with code 4"),
-        "stranger": (State.DOWN, "refused 'initialize': initialize is not for me (-32603)"),
+        **{f"good{number}": (ServerState.READY, None) for number in range(7)},
+        "quitter": (ServerState.DOWN, "exited with code 4"),
+        "stranger": (ServerState.DOWN, "refused 'initialize': initialize is not for me (-32603)"),
     }
     assert answers == [VENDOR_RESULT] * 7
 
 
 async def test_a_mute_server_holds_nobody_up(tmp_path: Path) -> None:
-    async with upstreams(tmp_path, raw_server("mute", "--mute"), raw_server("good")) as every:
+    async with run_upstreams(tmp_path, raw_server("mute", "--mute"), raw_server("good")) as every:
         mute, good = every.servers
 
         assert await call(good, "vendor") == VENDOR_RESULT
-        assert not await every.settled(0.01)
-        assert mute.state is State.CONNECTING
+        assert not await every.wait_until_settled(0.01)
+        assert mute.state is ServerState.CONNECTING
 
 
 async def test_a_server_that_never_answers_is_down_after_its_deadline(tmp_path: Path) -> None:
     pause = HeldPause()
     config = raw_server("mute", "--mute", connect_timeout=0.2)
 
-    async with supervised(tmp_path, config, pause=pause) as server:
-        await reached(server, State.DOWN)
+    async with run_supervised(tmp_path, config, pause=pause) as server:
+        await wait_for_state(server, ServerState.DOWN)
 
         assert server.problem == "did not answer within 0.2 s"
 
@@ -107,8 +107,8 @@ async def test_a_list_that_never_comes_is_a_failed_start(tmp_path: Path) -> None
     pause = HeldPause()
     config = raw_server("mute", "--mute-list")
 
-    async with supervised(tmp_path, config, listing=0.2, pause=pause) as server:
-        await reached(server, State.DOWN)
+    async with run_supervised(tmp_path, config, listing=0.2, pause=pause) as server:
+        await wait_for_state(server, ServerState.DOWN)
 
         assert server.problem == "did not answer 'tools/list' within 0.2 s"
 
@@ -116,8 +116,8 @@ async def test_a_list_that_never_comes_is_a_failed_start(tmp_path: Path) -> None
 async def test_a_call_to_a_server_that_is_still_starting_waits_no_longer_than_the_deadline(
     tmp_path: Path,
 ) -> None:
-    async with supervised(tmp_path, raw_server("mute", "--mute"), patience=0.2) as server:
-        message = await failure(server, "vendor")
+    async with run_supervised(tmp_path, raw_server("mute", "--mute"), patience=0.2) as server:
+        message = await read_failure(server, "vendor")
 
     assert message == (
         "The server 'mute' is not available: it is still starting after 0.2 s. Try again later."
@@ -132,14 +132,16 @@ async def test_a_server_that_dies_in_a_call_fails_it_once_and_is_restarted(
 ) -> None:
     log = tmp_path / "log"
 
-    async with supervised(tmp_path, raw_server("raw", "--log", str(log)), pause=no_pause) as server:
-        message = await failure(server, tool)
+    async with run_supervised(
+        tmp_path, raw_server("raw", "--log", str(log)), pause=skip_pause
+    ) as server:
+        message = await read_failure(server, tool)
         again = await call(server, "vendor")
 
         assert message == f"The server 'raw' {end} while it ran {tool!r}. {NOT_REPEATED}"
         assert again == VENDOR_RESULT
-    assert [sent["name"] for sent in received(log, "tools/call")] == [tool, "vendor"]
-    assert len(starts(log)) == 2
+    assert [sent["name"] for sent in read_received(log, "tools/call")] == [tool, "vendor"]
+    assert len(list_starts(log)) == 2
 
 
 async def test_all_calls_in_flight_fail_when_the_server_is_killed_and_none_is_sent_again(
@@ -148,36 +150,40 @@ async def test_all_calls_in_flight_fail_when_the_server_is_killed_and_none_is_se
     log = tmp_path / "log"
     messages: list[str] = []
 
-    async with supervised(tmp_path, raw_server("raw", "--log", str(log)), pause=no_pause) as server:
+    async with run_supervised(
+        tmp_path, raw_server("raw", "--log", str(log)), pause=skip_pause
+    ) as server:
 
         async def mute() -> None:
-            messages.append(await failure(server, "mute"))
+            messages.append(await read_failure(server, "mute"))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(mute)
-            await arrival(log, "tools/call", 5)
-            os.kill(starts(log)[0], signal.SIGKILL)
+            await wait_for_message(log, "tools/call", 5)
+            os.kill(list_starts(log)[0], signal.SIGKILL)
         assert await call(server, "vendor") == VENDOR_RESULT
 
     expected = f"The server 'raw' was killed by SIGKILL while it ran 'mute'. {NOT_REPEATED}"
     assert messages == [expected] * 5
-    assert [sent["name"] for sent in received(log, "tools/call")] == ["mute"] * 5 + ["vendor"]
+    assert [sent["name"] for sent in read_received(log, "tools/call")] == ["mute"] * 5 + ["vendor"]
 
 
 async def test_a_server_that_closes_its_output_and_lives_on_is_replaced(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with supervised(tmp_path, raw_server("raw", "--log", str(log)), pause=no_pause) as server:
-        message = await failure(server, "hang_up")
+    async with run_supervised(
+        tmp_path, raw_server("raw", "--log", str(log)), pause=skip_pause
+    ) as server:
+        message = await read_failure(server, "hang_up")
         again = await call(server, "vendor")
 
         assert (
             message == f"The server 'raw' closed its output while it ran 'hang_up'. {NOT_REPEATED}"
         )
         assert again == VENDOR_RESULT
-        first, second = starts(log)
-        assert (alive(first), alive(second)) == (False, True)
+        first, second = list_starts(log)
+        assert (is_running(first), is_running(second)) == (False, True)
 
 
 async def test_a_descendant_that_holds_the_pipes_does_not_hide_the_end_of_its_server(
@@ -185,8 +191,10 @@ async def test_a_descendant_that_holds_the_pipes_does_not_hide_the_end_of_its_se
 ) -> None:
     log = tmp_path / "log"
 
-    async with supervised(tmp_path, raw_server("raw", "--log", str(log)), pause=no_pause) as server:
-        message = await failure(server, "crash_leaving_child")
+    async with run_supervised(
+        tmp_path, raw_server("raw", "--log", str(log)), pause=skip_pause
+    ) as server:
+        message = await read_failure(server, "crash_leaving_child")
         again = await call(server, "vendor")
 
         assert message == (
@@ -194,16 +202,16 @@ async def test_a_descendant_that_holds_the_pipes_does_not_hide_the_end_of_its_se
             + NOT_REPEATED
         )
         assert again == VENDOR_RESULT
-        (descendant,) = [entry["child"] for entry in received(log) if "child" in entry]
-        assert not alive(descendant)
+        (descendant,) = [entry["child"] for entry in read_received(log) if "child" in entry]
+        assert not is_running(descendant)
 
 
 async def test_a_call_over_its_time_says_so_and_the_server_stays(tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), timeout=0.2)
 
-    async with supervised(tmp_path, config) as server:
-        message = await failure(server, "mute")
+    async with run_supervised(tmp_path, config) as server:
+        message = await read_failure(server, "mute")
 
         assert message == (
             "The server 'raw' did not answer 'mute' within 0.2 s and was told to stop; the call "
@@ -211,7 +219,7 @@ async def test_a_call_over_its_time_says_so_and_the_server_stays(tmp_path: Path)
             'under "mcpServers".'
         )
         assert await call(server, "vendor") == VENDOR_RESULT
-    assert len(starts(log)) == 1
+    assert len(list_starts(log)) == 1
 
 
 async def test_waits_grow_between_restarts_and_a_call_cuts_one_short(tmp_path: Path) -> None:
@@ -220,15 +228,15 @@ async def test_waits_grow_between_restarts_and_a_call_cuts_one_short(tmp_path: P
     backoff = Backoff(jitter=lambda: 0.0)
     config = raw_server("raw", "--exit", "1", "--log", str(log))
 
-    async with supervised(tmp_path, config, pause=pause, backoff=backoff) as server:
+    async with run_supervised(tmp_path, config, pause=pause, backoff=backoff) as server:
         messages: set[str] = set()
         for _ in range(3):
-            await reached(server, State.DOWN)
-            messages.add(await failure(server, "vendor"))
-        await pause.asked_for(4)
+            await wait_for_state(server, ServerState.DOWN)
+            messages.add(await read_failure(server, "vendor"))
+        await pause.wait_for_pauses(4)
 
-        assert pause.asked == [0.5, 1.0, 2.0, 4.0]
-        assert len(starts(log)) == 4
+        assert pause.requested == [0.5, 1.0, 2.0, 4.0]
+        assert len(list_starts(log)) == 4
         assert messages == {
             "The server 'raw' is not available: it exited with code 1. Nothing was sent. "
             f"Its log is {tmp_path / 'logs' / 'raw.stderr.log'}."
@@ -240,14 +248,14 @@ async def test_calls_that_wait_for_one_restart_share_it(tmp_path: Path) -> None:
     pause = HeldPause()
     config = raw_server("raw", "--exit", "1", "--log", str(log))
 
-    async with supervised(tmp_path, config, pause=pause) as server:
-        await reached(server, State.DOWN)
+    async with run_supervised(tmp_path, config, pause=pause) as server:
+        await wait_for_state(server, ServerState.DOWN)
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
-                tasks.start_soon(failure, server, "vendor")
-        await pause.asked_for(2)
+                tasks.start_soon(read_failure, server, "vendor")
+        await pause.wait_for_pauses(2)
 
-        assert len(starts(log)) == 2
+        assert len(list_starts(log)) == 2
 
 
 async def test_a_server_that_lived_long_enough_begins_with_the_shortest_wait(
@@ -260,39 +268,39 @@ async def test_a_server_that_lived_long_enough_begins_with_the_shortest_wait(
         "backoff": Backoff(jitter=lambda: 0.0),
     }
 
-    async with supervised(tmp_path, raw_server(), **timing) as server:
-        await failure(server, "crash")
-        await failure(server, "crash")
+    async with run_supervised(tmp_path, raw_server(), **timing) as server:
+        await read_failure(server, "crash")
+        await read_failure(server, "crash")
         await call(server, "vendor")
         now[0] += 60
-        await failure(server, "crash")
-        await pause.asked_for(3)
+        await read_failure(server, "crash")
+        await pause.wait_for_pauses(3)
 
-        assert pause.asked == [0.5, 1.0, 0.5]
+        assert pause.requested == [0.5, 1.0, 0.5]
 
 
 async def test_a_disabled_server_is_never_started(tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), disabled=True)
 
-    async with upstreams(tmp_path, config) as every:
-        assert await every.settled(5)
-        message = await failure(every.servers[0], "vendor")
+    async with run_upstreams(tmp_path, config) as every:
+        assert await every.wait_until_settled(5)
+        message = await read_failure(every.servers[0], "vendor")
 
-        assert every.servers[0].state is State.DISABLED
+        assert every.servers[0].state is ServerState.DISABLED
     assert message == (
         "The server 'raw' is not available: it is disabled; "
         'remove "disabled" from its entry under "mcpServers".'
     )
-    assert starts(log) == []
+    assert list_starts(log) == []
 
 
 async def test_a_changed_list_is_read_again_and_told(tmp_path: Path) -> None:
     changed = anyio.Event()
 
-    async with upstreams(tmp_path, raw_server()) as every:
+    async with run_upstreams(tmp_path, raw_server()) as every:
         server = every.servers[0]
-        await every.settled(10)
+        await every.wait_until_settled(10)
         every.on_change = changed.set
 
         await call(server, "grow", name="grown")
@@ -300,7 +308,7 @@ async def test_a_changed_list_is_read_again_and_told(tmp_path: Path) -> None:
             await changed.wait()
 
         assert server.tools[-1]["name"] == "grown"
-        assert server.state is State.READY
+        assert server.state is ServerState.READY
 
 
 async def test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval(
@@ -309,41 +317,43 @@ async def test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval
     pause, log = HeldPause(), tmp_path / "log"
     config = raw_server("raw", "--log", str(log))
 
-    async with supervised(tmp_path, config, pause=pause) as server:
+    async with run_supervised(tmp_path, config, pause=pause) as server:
         await call(server, "grow", name="grown", times=10_000)
-        await pause.asked_for(1)
+        await pause.wait_for_pauses(1)
         answer = await call(server, "vendor")
 
         assert answer == VENDOR_RESULT
         assert server.tools[-1]["name"] == "grown"
         # Once at the start and once for all of the notices, until the interval is over.
-        assert len(received(log, "tools/list")) == 2
-        assert pause.asked == [Timing().relist]
+        assert len(read_received(log, "tools/list")) == 2
+        assert pause.requested == [Timing().relist]
 
 
 async def test_the_tools_of_a_server_that_died_stay_known(tmp_path: Path) -> None:
     pause = HeldPause()
 
-    async with supervised(tmp_path, raw_server(), pause=pause) as server:
+    async with run_supervised(tmp_path, raw_server(), pause=pause) as server:
         await call(server, "vendor")
         before = server.tools
-        await failure(server, "crash")
-        await reached(server, State.DOWN)
+        await read_failure(server, "crash")
+        await wait_for_state(server, ServerState.DOWN)
 
         assert server.tools == before != ()
 
 
 async def test_an_incomplete_list_leaves_the_server_usable_but_degraded(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server("raw", "--loop-cursor", "--page", "2")) as server:
+    async with run_supervised(
+        tmp_path, raw_server("raw", "--loop-cursor", "--page", "2")
+    ) as server:
         result = await call(server, "vendor")
 
         assert result == VENDOR_RESULT
-        assert server.state is State.DEGRADED
+        assert server.state is ServerState.DEGRADED
         assert server.problem == "gave the page cursor '0' twice"
 
 
 async def test_a_flood_on_stderr_is_kept_in_two_files_of_bounded_size(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
+    async with run_supervised(tmp_path, raw_server()) as server:
         result = await call(server, "flood_stderr", lines=40_000)
 
         assert result == {"content": [{"type": "text", "text": "flooded"}]}
@@ -358,21 +368,21 @@ async def test_a_flood_on_stderr_is_kept_in_two_files_of_bounded_size(tmp_path: 
 async def test_the_last_words_of_a_server_that_quits_are_in_its_log(tmp_path: Path) -> None:
     pause = HeldPause()
 
-    async with supervised(tmp_path, raw_server("raw", "--exit", "1"), pause=pause) as server:
-        await pause.asked_for(1)
+    async with run_supervised(tmp_path, raw_server("raw", "--exit", "1"), pause=pause) as server:
+        await pause.wait_for_pauses(1)
 
-        assert server.state is State.DOWN
+        assert server.state is ServerState.DOWN
 
     log = tmp_path / "logs" / "raw.stderr.log"
     assert log.read_text(encoding="utf-8") == "no licence found\n"
 
 
 async def test_garbage_on_stdout_is_counted_and_logged(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
+    async with run_supervised(tmp_path, raw_server()) as server:
         await call(server, "garbage")
         await call(server, "vendor")
 
-        assert server.noise == 6
+        assert server.unexpected_output_count == 6
     log = (tmp_path / "logs" / "raw.stderr.log").read_bytes()
     assert log.startswith(b"[no message, undecodable] Listening on port 0!\n")
 
@@ -390,7 +400,7 @@ async def test_a_child_sees_a_baseline_and_what_it_is_given(tmp_path: Path) -> N
 
     for inherit in choices:
         config = ServerConfig("raw", raw_launch(inherit_env=inherit, env={"OWN": "o"}))
-        async with upstreams(tmp_path, config, environ=environ) as every:
+        async with run_upstreams(tmp_path, config, environ=environ) as every:
             result = await call(every.servers[0], "environment")
             assert isinstance(result, dict)
             seen[str(inherit)] = result["structuredContent"]
@@ -413,39 +423,41 @@ async def test_nothing_is_left_behind_not_even_by_a_stubborn_server(tmp_path: Pa
         raw_server("stubborn", "--log", str(stubborn), "--ignore-eof", "--ignore-term"),
     )
 
-    async with upstreams(tmp_path, *configs) as every:
-        await every.settled(10)
-        pids = [*starts(log), *starts(stubborn)]
+    async with run_upstreams(tmp_path, *configs) as every:
+        await every.wait_until_settled(10)
+        pids = [*list_starts(log), *list_starts(stubborn)]
 
-        assert [alive(pid) for pid in pids] == [True, True]
-    assert [alive(pid) for pid in pids] == [False, False]
+        assert [is_running(pid) for pid in pids] == [True, True]
+    assert [is_running(pid) for pid in pids] == [False, False]
 
 
-def open_descriptors() -> int:
+def count_descriptors() -> int:
     return sum(1 for _ in Path("/dev/fd").iterdir())
 
 
 async def test_two_hundred_restarts_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with supervised(tmp_path, raw_server("raw", "--log", str(log)), pause=no_pause) as server:
-        await failure(server, "crash")
-        await reached(server, State.READY)
-        before = open_descriptors()
+    async with run_supervised(
+        tmp_path, raw_server("raw", "--log", str(log)), pause=skip_pause
+    ) as server:
+        await read_failure(server, "crash")
+        await wait_for_state(server, ServerState.READY)
+        before = count_descriptors()
         for _ in range(200):
-            await failure(server, "crash")
-            await reached(server, State.READY)
+            await read_failure(server, "crash")
+            await wait_for_state(server, ServerState.READY)
 
-        assert open_descriptors() == before
-        pids = starts(log)
+        assert count_descriptors() == before
+        pids = list_starts(log)
         assert len(pids) == 202
-        assert [pid for pid in pids if alive(pid)] == pids[-1:]
+        assert [pid for pid in pids if is_running(pid)] == pids[-1:]
 
 
 async def test_an_end_in_the_middle_of_a_start_is_clean(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async with upstreams(tmp_path, raw_server("raw", "--mute", "--log", str(log))):
-        await arrival(log, "initialize")
+    async with run_upstreams(tmp_path, raw_server("raw", "--mute", "--log", str(log))):
+        await wait_for_message(log, "initialize")
 
-    assert [alive(pid) for pid in starts(log)] == [False]
+    assert [is_running(pid) for pid in list_starts(log)] == [False]

@@ -12,36 +12,36 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     FileSeen,
     Interrupt,
     Sharing,
     Tool,
     ToolResult,
-    error_result,
+    build_error_result,
 )
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.config.model import ServerConfig, ToolChoice
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.upstream.config.model import ServerConfig, ToolSelection
 from mcp_dispatch.upstream.lifecycle import Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.tool import HeldBack, UpstreamTool, offer_of
-from mcp_dispatch.upstream.transports.open import Place
+from mcp_dispatch.upstream.tool import RejectedTool, UpstreamTool, build_server_tools
+from mcp_dispatch.upstream.transports.open import LaunchContext
 from tests.support.upstreams.raw import VENDOR_RESULT, VENDOR_TOOL
-from tests.support.upstreams.support import no_pause, raw_server, received, supervised
+from tests.support.upstreams.support import raw_server, read_received, run_supervised, skip_pause
 
 
 class NoScope:
     id = "scope"
     cwd: Path | None = None
 
-    def seen(self, path: str) -> FileSeen | None:
+    def find_seen_file(self, path: str) -> FileSeen | None:
         return None
 
-    def delivered(self, path: str) -> bool:
+    def is_delivered(self, path: str) -> bool:
         return False
 
 
-def context(**more: Any) -> CallContext:
+def build_context(**more: Any) -> CallContext:
     return CallContext("call-1", NoScope(), **more)
 
 
@@ -49,27 +49,27 @@ def expose(server: ServerConfig, tool: str) -> str:
     return f"{server.name}__{tool}"
 
 
-def offering(server: Supervisor, *tools: JsonObject) -> dict[str, UpstreamTool]:
+def list_offered(server: Supervisor, *tools: JsonObject) -> dict[str, UpstreamTool]:
     """The tools that would be offered if the server listed these."""
     server.tools = tools
-    return {tool.tool: tool for tool in offer_of(server, expose).tools}
+    return {tool.tool: tool for tool in build_server_tools(server, expose).tools}
 
 
-def definition(name: str, **more: Any) -> JsonObject:
+def build_definition(name: str, **more: Any) -> JsonObject:
     return {"name": name, "inputSchema": {"type": "object"}, **more}
 
 
-async def ready(server: Supervisor) -> None:
+async def wait_until_ready(server: Supervisor) -> None:
     with anyio.fail_after(10):
-        await server.tried.wait()
+        await server.first_attempt_done.wait()
 
 
 async def test_a_tool_is_the_servers_own_but_for_its_name(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
-        await ready(server)
-        offer = offer_of(server, expose)
+    async with run_supervised(tmp_path, raw_server()) as server:
+        await wait_until_ready(server)
+        offer = build_server_tools(server, expose)
 
-    assert (offer.held_back, offer.notes) == ((), ())
+    assert (offer.rejected, offer.warnings) == ((), ())
     (vendor,) = [tool for tool in offer.tools if tool.tool == "vendor"]
     as_tool: Tool = vendor
     assert (as_tool.name, as_tool.rule_name, as_tool.server) == (
@@ -80,44 +80,44 @@ async def test_a_tool_is_the_servers_own_but_for_its_name(tmp_path: Path) -> Non
     assert as_tool.interrupt is Interrupt.CANCEL
     assert as_tool.definition == {**VENDOR_TOOL, "name": "raw__vendor"}
     assert list(as_tool.definition) == list(VENDOR_TOOL)
-    assert as_tool.validator.problems({"when": None}) == []
-    assert len(as_tool.validator.problems({"when": 1})) == 1
+    assert as_tool.validator.find_problems({"when": None}) == []
+    assert len(as_tool.validator.find_problems({"when": 1})) == 1
 
 
 async def test_a_result_passes_untouched(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
-        await ready(server)
-        vendor = offering(server, definition("vendor"))["vendor"]
+    async with run_supervised(tmp_path, raw_server()) as server:
+        await wait_until_ready(server)
+        vendor = list_offered(server, build_definition("vendor"))["vendor"]
 
-        checked = await vendor.check({"a": 1}, context())
-        result = await vendor.run(checked.arguments, context())
+        checked = await vendor.check({"a": 1}, build_context())
+        result = await vendor.run(checked.arguments, build_context())
 
-    assert checked == Checked({"a": 1})
+    assert checked == CheckResult({"a": 1})
     assert result == ToolResult(VENDOR_RESULT, VENDOR_RESULT, foreign=True)
 
 
 async def test_a_protocol_error_passes_untouched(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
-        await ready(server)
-        fail = offering(server, definition("fail"))["fail"]
+    async with run_supervised(tmp_path, raw_server()) as server:
+        await wait_until_ready(server)
+        fail = list_offered(server, build_definition("fail"))["fail"]
 
-        result = await fail.run({"code": -5, "message": "m", "data": [None]}, context())
+        result = await fail.run({"code": -5, "message": "m", "data": [None]}, build_context())
 
     assert result == ProtocolError(-5, "m", [None])
 
 
 async def test_the_server_is_asked_for_the_name_it_knows(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    config = raw_server("raw", "--log", str(log), tools=ToolChoice(rename={"echo": "mirror"}))
+    config = raw_server("raw", "--log", str(log), tools=ToolSelection(rename={"echo": "mirror"}))
 
-    async with supervised(tmp_path, config) as server:
-        await ready(server)
-        echo = offering(server, definition("echo"))["echo"]
+    async with run_supervised(tmp_path, config) as server:
+        await wait_until_ready(server)
+        echo = list_offered(server, build_definition("echo"))["echo"]
 
-        await echo.run({}, context(meta={"progressToken": "theirs", "k": 2}))
+        await echo.run({}, build_context(meta={"progressToken": "theirs", "k": 2}))
 
     assert (echo.name, echo.rule_name) == ("raw__mirror", "mcp__raw__echo")
-    assert received(log, "tools/call") == [
+    assert read_received(log, "tools/call") == [
         {"name": "echo", "arguments": {}, "_meta": {"k": 2, "progressToken": 3}}
     ]
 
@@ -128,23 +128,23 @@ async def test_progress_is_asked_for_when_the_caller_wants_it(tmp_path: Path) ->
     async def note(progress: JsonObject) -> None:
         seen.append(progress)
 
-    async with supervised(tmp_path, raw_server()) as server:
-        await ready(server)
-        tool = offering(server, definition("progress"))["progress"]
+    async with run_supervised(tmp_path, raw_server()) as server:
+        await wait_until_ready(server)
+        tool = list_offered(server, build_definition("progress"))["progress"]
 
-        await tool.run({"steps": 2}, context(progress=note))
+        await tool.run({"steps": 2}, build_context(progress=note))
 
     assert seen == [{"progress": n, "total": 2, "x-unit": None} for n in (1, 2)]
 
 
 async def test_a_server_that_dies_gives_an_error_result(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server(), pause=no_pause) as server:
-        await ready(server)
-        crash = offering(server, definition("crash"))["crash"]
+    async with run_supervised(tmp_path, raw_server(), pause=skip_pause) as server:
+        await wait_until_ready(server)
+        crash = list_offered(server, build_definition("crash"))["crash"]
 
-        result = await crash.run({"code": 9}, context())
+        result = await crash.run({"code": 9}, build_context())
 
-    assert result == error_result(
+    assert result == build_error_result(
         "<tool_use_error>The server 'raw' exited with code 9 while it ran 'crash'. It is being "
         "restarted. The call was not repeated: check whether it took effect before you try "
         "again.</tool_use_error>"
@@ -152,32 +152,32 @@ async def test_a_server_that_dies_gives_an_error_result(tmp_path: Path) -> None:
 
 
 async def test_a_server_of_the_old_era_cannot_ask_in_the_way_of_the_new_one(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server()) as server:
-        await ready(server)
-        odd = offering(server, definition("odd_result"))["odd_result"]
+    async with run_supervised(tmp_path, raw_server()) as server:
+        await wait_until_ready(server)
+        odd = list_offered(server, build_definition("odd_result"))["odd_result"]
 
-        result = await odd.run({"result": {"resultType": "input_required"}}, context())
+        result = await odd.run({"result": {"resultType": "input_required"}}, build_context())
 
     assert result == ProtocolError(-32603, "asks in the way of another protocol version")
 
 
 async def test_unusable_tools_are_held_back_and_the_others_stay(tmp_path: Path) -> None:
-    async with supervised(tmp_path, raw_server("raw", "--odd-tools")) as server:
-        await ready(server)
-        offer = offer_of(server, expose)
+    async with run_supervised(tmp_path, raw_server("raw", "--odd-tools")) as server:
+        await wait_until_ready(server)
+        offer = build_server_tools(server, expose)
 
         assert server.problem == "lists 1 tool(s) that are not objects"
-    held_back = offer.held_back
+    held_back = offer.rejected
     assert "vendor" in [tool.tool for tool in offer.tools]
     assert [problem.tool for problem in held_back] == ["?", "hostile", "schemaless"]
     assert all(problem.message.startswith("its inputSchema ") for problem in held_back[1:])
-    assert held_back[0] == HeldBack("raw", "?", "the definition has no name")
+    assert held_back[0] == RejectedTool("raw", "?", "the definition has no name")
     assert not {"hostile", "schemaless"} & {tool.tool for tool in offer.tools}
 
 
-def idle(tmp_path: Path, **more: Any) -> Supervisor:
+def build_idle_supervisor(tmp_path: Path, **more: Any) -> Supervisor:
     """A supervisor that is not running: enough where only definitions matter."""
-    place = Place(Children(), tmp_path, {}, tmp_path)
+    place = LaunchContext(ProcessGroup(), tmp_path, {}, tmp_path)
     return Supervisor(raw_server("raw", **more), place, Timing(), lambda: None)
 
 
@@ -197,9 +197,11 @@ def idle(tmp_path: Path, **more: Any) -> Supervisor:
 def test_only_a_read_only_tool_or_a_shared_server_is_shared(
     tmp_path: Path, more: dict[str, Any], annotations: Any, expected: Sharing
 ) -> None:
-    tool = offering(idle(tmp_path, **more), definition("t", annotations=annotations))["t"]
+    tool = list_offered(
+        build_idle_supervisor(tmp_path, **more), build_definition("t", annotations=annotations)
+    )["t"]
 
-    assert tool.sharing({}) is expected
+    assert tool.decide_sharing({}) is expected
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,12 @@ def test_only_a_read_only_tool_or_a_shared_server_is_shared(
 def test_the_limit_of_results_is_the_tools_own_within_bounds(
     tmp_path: Path, meta: Any, expected: int
 ) -> None:
-    assert offering(idle(tmp_path), definition("t", _meta=meta))["t"].result_limit == expected
+    assert (
+        list_offered(build_idle_supervisor(tmp_path), build_definition("t", _meta=meta))[
+            "t"
+        ].result_limit
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,22 +239,25 @@ def test_the_limit_of_results_is_the_tools_own_within_bounds(
     ],
 )
 def test_a_rule_name_has_only_plain_characters(tmp_path: Path, name: str, expected: str) -> None:
-    assert offering(idle(tmp_path), definition(name))[name].rule_name == expected
+    assert (
+        list_offered(build_idle_supervisor(tmp_path), build_definition(name))[name].rule_name
+        == expected
+    )
 
 
 def test_a_name_listed_twice_is_offered_once_and_always_the_same_one(tmp_path: Path) -> None:
-    server = idle(tmp_path)
-    twice = (definition("t", title="first"), definition("t", title="second"))
+    server = build_idle_supervisor(tmp_path)
+    twice = (build_definition("t", title="first"), build_definition("t", title="second"))
 
     server.tools = twice
-    offer = offer_of(server, expose)
+    offer = build_server_tools(server, expose)
     server.tools = twice[::-1]
-    reversed_offer = offer_of(server, expose)
+    reversed_offer = build_server_tools(server, expose)
 
     assert len(offer.tools) == 1
     assert offer == reversed_offer
     message = "the name is listed 2 times; one of them is offered"
-    assert offer.notes == (HeldBack("raw", "t", message),)
+    assert offer.warnings == (RejectedTool("raw", "t", message),)
 
 
 @pytest.mark.parametrize(
@@ -265,25 +275,25 @@ def test_a_name_listed_twice_is_offered_once_and_always_the_same_one(tmp_path: P
 def test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other(
     tmp_path: Path, name: str, message: str
 ) -> None:
-    server = idle(tmp_path)
-    server.tools = (definition(name), definition("good"))
+    server = build_idle_supervisor(tmp_path)
+    server.tools = (build_definition(name), build_definition("good"))
 
-    offer = offer_of(server, expose)
+    offer = build_server_tools(server, expose)
 
     assert [tool.tool for tool in offer.tools] == ["good"]
-    assert [problem.message for problem in offer.held_back] == [message]
-    assert str(offer.held_back[0]).isprintable()
-    assert len(str(offer.held_back[0])) < 500
+    assert [problem.message for problem in offer.rejected] == [message]
+    assert str(offer.rejected[0]).isprintable()
+    assert len(str(offer.rejected[0])) < 500
 
 
 def test_two_tools_that_rules_could_not_tell_apart_are_never_both_offered(tmp_path: Path) -> None:
-    server = idle(tmp_path)
-    server.tools = (definition("a.b"), definition("a b"), definition("a_b"))
+    server = build_idle_supervisor(tmp_path)
+    server.tools = (build_definition("a.b"), build_definition("a b"), build_definition("a_b"))
 
-    offer = offer_of(server, expose)
+    offer = build_server_tools(server, expose)
 
     assert [tool.tool for tool in offer.tools] == ["a_b"]
-    assert [str(problem) for problem in offer.held_back] == [
+    assert [str(problem) for problem in offer.rejected] == [
         f"raw: {name!r}: rules would take it for 'a_b': both are mcp__raw__a_b to them"
         for name in ("a b", "a.b")
     ]
@@ -292,7 +302,7 @@ def test_two_tools_that_rules_could_not_tell_apart_are_never_both_offered(tmp_pa
 def test_a_look_alike_shares_no_name_with_what_it_looks_like(tmp_path: Path) -> None:
     names = ("Read", "R\u0435ad", "\uff32ead", "cafe\u0301", "caf\u00e9")
 
-    tools = offering(idle(tmp_path), *map(definition, names))
+    tools = list_offered(build_idle_supervisor(tmp_path), *map(build_definition, names))
 
     rule_names = {name: tool.rule_name for name, tool in tools.items()}
     assert rule_names["Read"] == "mcp__raw__Read"
@@ -303,35 +313,40 @@ def test_a_look_alike_shares_no_name_with_what_it_looks_like(tmp_path: Path) -> 
 @given(st.permutations(range(6)))
 def test_the_order_in_which_a_server_lists_changes_nothing(order: list[int]) -> None:
     every = [
-        definition(name, title=str(at)) for at, name in enumerate(["a", "b", "a.b", "b", "é", ""])
+        build_definition(name, title=str(at))
+        for at, name in enumerate(["a", "b", "a.b", "b", "é", ""])
     ]
-    server = idle(Path("/nowhere"))
+    server = build_idle_supervisor(Path("/nowhere"))
     server.tools = tuple(every)
-    expected = offer_of(server, expose)
+    expected = build_server_tools(server, expose)
 
     server.tools = tuple(every[at] for at in order)
 
-    assert offer_of(server, expose) == expected
+    assert build_server_tools(server, expose) == expected
 
 
 def test_a_schema_is_compiled_once_while_it_stays_the_same(tmp_path: Path) -> None:
-    server = idle(tmp_path)
+    server = build_idle_supervisor(tmp_path)
     flag: JsonObject = {"type": "object", "properties": {"x": {"const": True}}}
     number: JsonObject = {"type": "object", "properties": {"x": {"const": 1}}}
 
-    first = offering(server, {"name": "t", "inputSchema": flag})["t"].validator
-    same = offering(server, {"name": "t", "inputSchema": flag}, definition("u"))["t"].validator
-    other = offering(server, {"name": "t", "inputSchema": number})["t"].validator
+    first = list_offered(server, {"name": "t", "inputSchema": flag})["t"].validator
+    same = list_offered(server, {"name": "t", "inputSchema": flag}, build_definition("u"))[
+        "t"
+    ].validator
+    other = list_offered(server, {"name": "t", "inputSchema": number})["t"].validator
 
     assert same is first
-    assert first.problems({"x": True}) == other.problems({"x": 1}) == []
-    assert len(other.problems({"x": True})) == 1
+    assert first.find_problems({"x": True}) == other.find_problems({"x": 1}) == []
+    assert len(other.find_problems({"x": True})) == 1
 
 
 def test_tools_are_chosen_by_name_and_pattern(tmp_path: Path) -> None:
-    choice = ToolChoice(include=("read_*", "list"), exclude=("read_secret",))
+    choice = ToolSelection(include=("read_*", "list"), exclude=("read_secret",))
     names = ("read_file", "read_secret", "list", "list_all", "write")
 
-    offered = offering(idle(tmp_path, tools=choice), *map(definition, names))
+    offered = list_offered(
+        build_idle_supervisor(tmp_path, tools=choice), *map(build_definition, names)
+    )
 
     assert list(offered) == ["list", "read_file"]

@@ -14,31 +14,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.app.app import App, open_app
-from mcp_dispatch.app.options import Options
+from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, ToolCall
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.registry.names import Naming, NamingStyle, exposed_name
-from mcp_dispatch.registry.registry import assemble
-from mcp_dispatch.upstream.config.model import Launch, ServerConfig
-from mcp_dispatch.upstream.lifecycle import State, Timing
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.registry.names import Naming, NamingStyle, build_exposed_name
+from mcp_dispatch.registry.registry import build_registry
+from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
+from mcp_dispatch.upstream.lifecycle import ServerState, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.tool import offer_of
-from mcp_dispatch.upstream.transports.open import Place
+from mcp_dispatch.upstream.tool import build_server_tools
+from mcp_dispatch.upstream.transports.open import LaunchContext
 from mcp_dispatch.wire.codec import encode
 from tests.support.client import Installation, RawServer, raw_server
 from tests.support.stand_ins import ScriptedCaller
-from tests.support.upstreams.support import RAW, received, starts
+from tests.support.upstreams.support import RAW, list_starts, read_received
 
 
-def raw(log: Path, *options: str, **more: Any) -> dict[str, Any]:
+def build_entry(log: Path, *options: str, **more: Any) -> dict[str, Any]:
     args = ["-S", "-E", RAW, "--log", str(log), *options]
     return {"command": sys.executable, "args": args, **more}
 
 
 @asynccontextmanager
-async def serving(
+async def serve(
     folder: Path, *, offline: bool = False, **servers: Any
 ) -> AsyncGenerator[App, None]:
     (folder / "workspace").mkdir(exist_ok=True)
@@ -52,7 +52,7 @@ async def serving(
     }
     settings.write_text(json.dumps(content), encoding="utf-8")
     environ = {"PATH": os.environ["PATH"], "MCP_DISPATCH_CONFIG_DIR": str(folder / "config")}
-    options = Options(
+    options = AppOptions(
         workspace=folder / "workspace",
         settings=(settings,),
         mcp_config=(file,),
@@ -64,15 +64,15 @@ async def serving(
         yield app
 
 
-async def upstream_names(app: App) -> list[str]:
+async def list_upstream_names(app: App) -> list[str]:
     with anyio.fail_after(30):
-        names = [str(each["name"]) for each in await app.definitions()]
+        names = [str(each["name"]) for each in await app.list_definitions()]
     return [name for name in names if "__" in name]
 
 
 async def call(app: App, name: str) -> Completed:
     with anyio.fail_after(30):
-        await app.expect(name)
+        await app.wait_for_tool(name)
         outcome = await app.dispatcher.dispatch(
             ToolCall("1", "1", name, {}), app.scope, ScriptedCaller()
         )
@@ -84,19 +84,21 @@ async def test_a_list_is_answered_from_the_last_one_before_any_server_is_there(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
-    async with serving(tmp_path, raw=raw(log)) as app:
-        first = await upstream_names(app)
-    assert len(starts(log)) == 1
+    async with serve(tmp_path, raw=build_entry(log)) as app:
+        first = await list_upstream_names(app)
+    assert len(list_starts(log)) == 1
 
-    async with serving(tmp_path, raw=raw(log), fresh=raw(tmp_path / "fresh", "--exit", "3")) as app:
-        second = await upstream_names(app)
-        before = len(starts(log))
+    async with serve(
+        tmp_path, raw=build_entry(log), fresh=build_entry(tmp_path / "fresh", "--exit", "3")
+    ) as app:
+        second = await list_upstream_names(app)
+        before = len(list_starts(log))
         answered = await call(app, "raw__vendor")
 
     assert "raw__vendor" in first
     assert second == first
     assert before == 1
-    assert len(starts(log)) == 2
+    assert len(list_starts(log)) == 2
     assert answered.wire["content"]
 
 
@@ -104,20 +106,20 @@ async def test_a_server_that_is_down_keeps_its_tools_and_nobody_waits_for_it(
     tmp_path: Path,
 ) -> None:
     switch = tmp_path / "switch"
-    entry = raw(tmp_path / "log", "--exit-if", str(switch))
-    async with serving(tmp_path, raw=entry) as app:
-        known = await upstream_names(app)
+    entry = build_entry(tmp_path / "log", "--exit-if", str(switch))
+    async with serve(tmp_path, raw=entry) as app:
+        known = await list_upstream_names(app)
     switch.touch()
 
-    async with serving(tmp_path, raw=entry, other=raw(tmp_path / "other")) as app:
-        await upstream_names(app)
+    async with serve(tmp_path, raw=entry, other=build_entry(tmp_path / "other")) as app:
+        await list_upstream_names(app)
         await call(app, "other__vendor")
         (down, _) = app.upstreams
         with anyio.fail_after(30):
-            await down.tried.wait()
-        after = await upstream_names(app)
+            await down.first_attempt_done.wait()
+        after = await list_upstream_names(app)
 
-    assert down.state is State.DOWN
+    assert down.state is ServerState.DOWN
     assert [name for name in after if name.startswith("raw__")] == known
 
 
@@ -125,20 +127,22 @@ async def test_a_lazy_server_whose_tools_are_known_starts_with_its_first_call(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
-    async with serving(tmp_path, raw=raw(log, lazy=True)) as app:
-        await upstream_names(app)
-    async with serving(tmp_path, raw=raw(log, lazy=True), eager=raw(tmp_path / "eager")) as app:
+    async with serve(tmp_path, raw=build_entry(log, lazy=True)) as app:
+        await list_upstream_names(app)
+    async with serve(
+        tmp_path, raw=build_entry(log, lazy=True), eager=build_entry(tmp_path / "eager")
+    ) as app:
         await call(app, "eager__vendor")
-        await upstream_names(app)
-        before = len(starts(log))
+        await list_upstream_names(app)
+        before = len(list_starts(log))
         await call(app, "raw__vendor")
 
-    assert (before, len(starts(log))) == (1, 2)
+    assert (before, len(list_starts(log))) == (1, 2)
 
 
 async def test_a_call_waits_for_its_own_server_only(tmp_path: Path) -> None:
-    async with serving(
-        tmp_path, mute=raw(tmp_path / "mute", "--mute"), raw=raw(tmp_path / "log")
+    async with serve(
+        tmp_path, mute=build_entry(tmp_path / "mute", "--mute"), raw=build_entry(tmp_path / "log")
     ) as app:
         with anyio.fail_after(9):
             answer = await call(app, "raw__vendor")
@@ -181,13 +185,13 @@ async def test_a_changed_definition_is_told_with_what_changed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     switch = tmp_path / "switch"
-    entry = raw(tmp_path / "log", "--swap-if", str(switch))
-    async with serving(tmp_path, raw=entry) as app:
-        await upstream_names(app)
+    entry = build_entry(tmp_path / "log", "--swap-if", str(switch))
+    async with serve(tmp_path, raw=entry) as app:
+        await list_upstream_names(app)
     switch.touch()
     told: list[frozenset[str]] = []
 
-    async with serving(tmp_path, raw=entry) as app:
+    async with serve(tmp_path, raw=entry) as app:
         app.on_definitions_changed = told.append
         await call(app, "raw__vendor")
 
@@ -199,12 +203,12 @@ async def test_a_changed_definition_is_told_with_what_changed(
 
 async def test_a_call_that_was_judged_by_an_old_definition_is_not_sent(tmp_path: Path) -> None:
     switch, log = tmp_path / "switch", tmp_path / "log"
-    entry = raw(log, "--swap-if", str(switch))
-    async with serving(tmp_path, raw=entry) as app:
-        await upstream_names(app)
+    entry = build_entry(log, "--swap-if", str(switch))
+    async with serve(tmp_path, raw=entry) as app:
+        await list_upstream_names(app)
     switch.touch()
 
-    async with serving(tmp_path, raw=entry) as app:
+    async with serve(tmp_path, raw=entry) as app:
         with anyio.fail_after(30):
             outcome = await app.dispatcher.dispatch(
                 ToolCall("1", "1", "raw__vendor", {}), app.scope, ScriptedCaller()
@@ -212,23 +216,23 @@ async def test_a_call_that_was_judged_by_an_old_definition_is_not_sent(tmp_path:
 
     assert isinstance(outcome, Completed)
     assert "has changed what 'vendor' is since this call was judged" in str(outcome.wire)
-    assert received(log, "tools/call") == []
+    assert read_received(log, "tools/call") == []
 
 
 async def test_what_is_known_of_servers_is_shown_without_starting_them(tmp_path: Path) -> None:
     switch, log = tmp_path / "switch", tmp_path / "log"
-    entry = raw(log, "--swap-if", str(switch), "--odd-tools")
-    async with serving(tmp_path, raw=entry) as app:
-        await upstream_names(app)
+    entry = build_entry(log, "--swap-if", str(switch), "--odd-tools")
+    async with serve(tmp_path, raw=entry) as app:
+        await list_upstream_names(app)
     switch.touch()
-    async with serving(tmp_path, raw=entry) as app:
-        await app.connected()
-    before = len(starts(log))
+    async with serve(tmp_path, raw=entry) as app:
+        await app.wait_until_connected()
+    before = len(list_starts(log))
 
-    async with serving(tmp_path, offline=True, raw=entry) as app:
-        _, source = app.overview().sources
+    async with serve(tmp_path, offline=True, raw=entry) as app:
+        _, source = app.build_overview().sources
 
-    assert len(starts(log)) == before
+    assert len(list_starts(log)) == before
     assert (source.server, source.state) == ("raw", "idle")
     sharing = {tool.name: tool.sharing for tool in source.tools}
     assert sharing["raw__vendor"] == sharing["raw__echo"] == "exclusive"
@@ -240,19 +244,19 @@ async def test_what_is_known_of_servers_is_shown_without_starting_them(tmp_path:
 # -- the same tools, the same bytes
 
 
-def idle(name: str, tools: tuple[JsonObject, ...]) -> Supervisor:
-    place = Place(Children(), Path("/nowhere"), {}, Path("/nowhere"))
-    server = Supervisor(ServerConfig(name, Launch("c")), place, Timing(), lambda: None)
+def build_idle_supervisor(name: str, tools: tuple[JsonObject, ...]) -> Supervisor:
+    place = LaunchContext(ProcessGroup(), Path("/nowhere"), {}, Path("/nowhere"))
+    server = Supervisor(ServerConfig(name, StdioEndpoint("c")), place, Timing(), lambda: None)
     server.tools = tools
     return server
 
 
-def listing(servers: list[Supervisor], style: NamingStyle) -> bytes:
+def render_listing(servers: list[Supervisor], style: NamingStyle) -> bytes:
     def expose(server: ServerConfig, tool: str) -> str:
-        return exposed_name(server.name, tool, Naming(style))
+        return build_exposed_name(server.name, tool, Naming(style))
 
-    offered = [tool for server in servers for tool in offer_of(server, expose).tools]
-    pool = assemble([], offered)
+    offered = [tool for server in servers for tool in build_server_tools(server, expose).tools]
+    pool = build_registry([], offered)
     return encode({"tools": [tool.definition for tool in pool.listed]})
 
 
@@ -273,14 +277,16 @@ def test_the_list_has_the_same_bytes_whoever_came_up_first(data: st.DataObject) 
         )
         for name in ("one", "two", "three")
     }
-    expected = listing([idle(name, tools) for name, tools in offers.items()], style)
+    expected = render_listing(
+        [build_idle_supervisor(name, tools) for name, tools in offers.items()], style
+    )
 
-    servers = [idle(name, ()) for name in offers]
+    servers = [build_idle_supervisor(name, ()) for name in offers]
     for at in data.draw(st.permutations(range(3))):
         tools = offers[servers[at].name]
         servers[at].tools = tuple(data.draw(st.permutations(tools)))
-        listing(servers, style)
+        render_listing(servers, style)
 
-    assert listing(servers, style) == expected
+    assert render_listing(servers, style) == expected
     names = [each["name"] for each in json.loads(expected)["tools"]]
     assert len({*names}) == len(names)

@@ -1,6 +1,13 @@
 """Kept pages: bounded in time, number and size."""
 
-from mcp_dispatch.web.cache import BYTES, ENTRIES, SECONDS, Key, Page, PageCache
+from mcp_dispatch.web.cache import (
+    MAX_AGE_SECONDS,
+    MAX_BYTES,
+    MAX_ENTRIES,
+    PageCache,
+    PageKey,
+    WebPage,
+)
 from mcp_dispatch.web.url import Url
 
 
@@ -12,12 +19,12 @@ class Clock:
         return self.now
 
 
-def _key(number: int, *, scope: str = "scope", opened: bool = False) -> Key:
-    return Key(scope, Url("https", "example.com", 443, f"/{number}"), opened)
+def _key(number: int, *, scope: str = "scope", opened: bool = False) -> PageKey:
+    return PageKey(scope, Url("https", "example.com", 443, f"/{number}"), opened)
 
 
-def _page(text: str) -> Page:
-    return Page(Url("https", "example.com", 443, "/"), 200, "OK", text, len(text))
+def _page(text: str) -> WebPage:
+    return WebPage(Url("https", "example.com", 443, "/"), 200, "OK", text, len(text))
 
 
 def test_a_page_is_found_by_the_scope_and_the_rule_it_was_fetched_under() -> None:
@@ -35,27 +42,27 @@ def test_a_page_is_forgotten_when_its_time_is_over() -> None:
     cache = PageCache(clock)
     cache.put(_key(1), _page("one"))
 
-    clock.now = SECONDS - 1
+    clock.now = MAX_AGE_SECONDS - 1
     assert cache.get(_key(1)) is not None
-    clock.now = SECONDS
+    clock.now = MAX_AGE_SECONDS
     assert cache.get(_key(1)) is None
 
 
 def test_the_oldest_page_makes_room_when_there_are_too_many() -> None:
     cache = PageCache(Clock())
-    for number in range(ENTRIES + 1):
+    for number in range(MAX_ENTRIES + 1):
         cache.put(_key(number), _page("x"))
 
     assert cache.get(_key(0)) is None
     assert cache.get(_key(1)) is not None
-    assert cache.get(_key(ENTRIES)) is not None
+    assert cache.get(_key(MAX_ENTRIES)) is not None
 
 
 def test_old_pages_make_room_for_large_ones() -> None:
     cache = PageCache(Clock())
-    cache.put(_key(1), _page("a" * (BYTES // 2)))
-    cache.put(_key(2), _page("b" * (BYTES // 4)))
-    cache.put(_key(3), _page("c" * (BYTES // 3)))
+    cache.put(_key(1), _page("a" * (MAX_BYTES // 2)))
+    cache.put(_key(2), _page("b" * (MAX_BYTES // 4)))
+    cache.put(_key(3), _page("c" * (MAX_BYTES // 3)))
 
     assert cache.get(_key(1)) is None
     assert cache.get(_key(2)) is not None
@@ -64,6 +71,6 @@ def test_old_pages_make_room_for_large_ones() -> None:
 
 def test_a_page_that_is_larger_than_everything_is_not_kept() -> None:
     cache = PageCache(Clock())
-    cache.put(_key(1), _page("a" * (BYTES + 1)))
+    cache.put(_key(1), _page("a" * (MAX_BYTES + 1)))
 
     assert cache.get(_key(1)) is None

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import pytest
 
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
-from mcp_dispatch.web.ip_ranges import special
-from mcp_dispatch.web.private_hosts import opened_by
+from mcp_dispatch.web.ip_ranges import classify_address
+from mcp_dispatch.web.private_hosts import allows_private_host
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from mcp_dispatch.web.private_hosts import opened_by
     ],
 )
 def test_an_address_of_the_internet_is_public(address: str) -> None:
-    assert special(ip_address(address)) is None
+    assert classify_address(ip_address(address)) is None
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
     ],
 )
 def test_any_other_address_is_special(address: str, kind: str, by_name: bool) -> None:
-    found = special(ip_address(address))
+    found = classify_address(ip_address(address))
 
     assert found is not None
-    assert (found.kind, found.by_name) == (kind, by_name)
+    assert (found.kind, found.allowed_by_host_rule) == (kind, by_name)
 
 
 def _decision(*votes: Vote) -> Decision:
@@ -98,7 +98,7 @@ def _rule(text: str, effect: Effect = Effect.ALLOW) -> Vote:
     ],
 )
 def test_an_allow_rule_opens_the_host_that_it_names(rule: str, host: str) -> None:
-    assert opened_by(_decision(_rule("WebFetch"), _rule(rule)), host)
+    assert allows_private_host(_decision(_rule("WebFetch"), _rule(rule)), host)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_an_allow_rule_opens_the_host_that_it_names(rule: str, host: str) -> Non
     ],
 )
 def test_nothing_but_an_allow_rule_for_this_very_host_opens_it(vote: Vote) -> None:
-    assert not opened_by(_decision(vote), "localhost")
+    assert not allows_private_host(_decision(vote), "localhost")
 
 
 def test_a_call_that_nobody_decided_about_opens_nothing() -> None:
-    assert not opened_by(None, "localhost")
+    assert not allows_private_host(None, "localhost")

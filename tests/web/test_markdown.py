@@ -6,17 +6,17 @@ from textwrap import dedent
 import anyio
 import pytest
 
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.tools.web.markdown import Converter
-from mcp_dispatch.web.markdown_worker import markdown
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.tools.web.markdown import MarkdownConverter
+from mcp_dispatch.web.markdown_worker import convert_to_markdown
 
 BASE = "https://example.com/docs/page"
 
 
 @pytest.fixture
-async def converter() -> AsyncGenerator[Converter]:
-    async with Children() as children:
-        yield Converter(children, {}, seconds=10)
+async def converter() -> AsyncGenerator[MarkdownConverter]:
+    async with ProcessGroup() as children:
+        yield MarkdownConverter(children, {}, seconds=10)
 
 
 @pytest.mark.parametrize(
@@ -54,25 +54,25 @@ async def converter() -> AsyncGenerator[Converter]:
     ],
 )
 def test_html_becomes_markdown(html: str, text: str) -> None:
-    written = markdown(html, BASE)
+    written = convert_to_markdown(html, BASE)
 
     assert "\n".join(line.rstrip() for line in written.splitlines()) == text
 
 
 @pytest.mark.parametrize("tag", ["div", "b", "ul><li", "blockquote", "table><tr><td", "p><span"])
 def test_deep_nesting_keeps_its_text(tag: str) -> None:
-    written = markdown(f"<{tag}>" * 3_000 + "at the bottom", BASE)
+    written = convert_to_markdown(f"<{tag}>" * 3_000 + "at the bottom", BASE)
 
     assert "at the bottom" in written
 
 
-async def test_a_page_is_converted_in_a_child_process(converter: Converter) -> None:
+async def test_a_page_is_converted_in_a_child_process(converter: MarkdownConverter) -> None:
     html = dedent("""\
         <h1>Grüße</h1>
         <p><a href="/x">y</a>
     """)
 
-    assert await converter.markdown(html, BASE) == "# Grüße\n\n[y](https://example.com/x)"
+    assert await converter.convert(html, BASE) == "# Grüße\n\n[y](https://example.com/x)"
 
 
 @pytest.mark.parametrize(
@@ -84,24 +84,24 @@ async def test_a_page_is_converted_in_a_child_process(converter: Converter) -> N
     ids=["rejected", "grows without measure"],
 )
 async def test_a_page_that_breaks_the_converter_gives_nothing(
-    converter: Converter, html: str
+    converter: MarkdownConverter, html: str
 ) -> None:
-    assert await converter.markdown(html, BASE) is None
+    assert await converter.convert(html, BASE) is None
 
 
 async def test_a_page_that_takes_quadratic_time_is_given_up() -> None:
-    async with Children() as children:
-        slow = Converter(children, {}, seconds=0.5)
+    async with ProcessGroup() as children:
+        slow = MarkdownConverter(children, {}, seconds=0.5)
 
         with anyio.fail_after(5):
-            assert await slow.markdown("<a " * 300_000, BASE) is None
+            assert await slow.convert("<a " * 300_000, BASE) is None
 
 
-async def test_many_pages_are_converted_side_by_side(converter: Converter) -> None:
+async def test_many_pages_are_converted_side_by_side(converter: MarkdownConverter) -> None:
     found: dict[int, str | None] = {}
 
     async def convert(number: int) -> None:
-        found[number] = await converter.markdown(f"<p>{number}</p>", BASE)
+        found[number] = await converter.convert(f"<p>{number}</p>", BASE)
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.web.errors import BadUrl
-from mcp_dispatch.web.hosts import canonical_host
+from mcp_dispatch.web.hosts import canonicalize_host
 from mcp_dispatch.web.url import Url, parse_url
 
 
@@ -41,8 +41,8 @@ from mcp_dispatch.web.url import Url, parse_url
     ],
 )
 def test_every_spelling_of_a_host_is_the_same_host(spelled: str, host: str) -> None:
-    assert canonical_host(spelled) == host
-    assert canonical_host(host) == host
+    assert canonicalize_host(spelled) == host
+    assert canonicalize_host(host) == host
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_every_spelling_of_a_host_is_the_same_host(spelled: str, host: str) -> N
 )
 def test_what_is_no_host_is_refused(spelled: str) -> None:
     with pytest.raises(BadUrl):
-        canonical_host(spelled)
+        canonicalize_host(spelled)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_url_that_could_be_misread_is_refused_with_the_reason(text: str, probl
     ],
 )
 def test_http_becomes_https_unless_the_url_names_a_port_of_its_own(text: str, secured: str) -> None:
-    assert str(parse_url(text).secured) == secured
+    assert str(parse_url(text).https_url) == secured
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_http_becomes_https_unless_the_url_names_a_port_of_its_own(text: str, se
     ],
 )
 def test_a_redirect_is_resolved_against_where_it_came_from(reference: str, target: str) -> None:
-    assert str(parse_url("https://example.com/a/b").joined(reference)) == target
+    assert str(parse_url("https://example.com/a/b").resolve(reference)) == target
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_a_redirect_is_resolved_against_where_it_came_from(reference: str, targe
 )
 def test_a_redirect_that_could_be_misread_is_refused(reference: str) -> None:
     with pytest.raises(BadUrl):
-        parse_url("https://example.com/a/b").joined(reference)
+        parse_url("https://example.com/a/b").resolve(reference)
 
 
 @given(st.text(max_size=60))
 def test_whatever_is_read_as_a_url_is_read_the_same_from_its_own_spelling(text: str) -> None:
     try:
-        url = parse_url(f"https://{text}").secured
+        url = parse_url(f"https://{text}").https_url
     except BadUrl:
         return
 

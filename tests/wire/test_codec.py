@@ -84,7 +84,7 @@ def test_the_deepest_value_and_a_wide_one_are_accepted() -> None:
     assert decode(wide) == [[] for _ in range(1001)]
 
 
-def _nested(levels: int) -> Json:
+def _build_nested(levels: int) -> Json:
     value: Json = None
     for _ in range(levels):
         value = [value]
@@ -96,7 +96,7 @@ def _nested(levels: int) -> Json:
     [
         ("\ud800", "no JSON form: "),
         (10**5000, "no JSON form: "),
-        (_nested(100_000), "nested deeper than 256 levels"),
+        (_build_nested(100_000), "nested deeper than 256 levels"),
     ],
     ids=["lone surrogate", "five thousand digits", "too deep"],
 )

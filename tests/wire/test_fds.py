@@ -26,7 +26,7 @@ def pipe() -> Generator[tuple[int, int]]:
             continue
 
 
-async def _everything(reader: FdReader) -> bytes:
+async def _read_all(reader: FdReader) -> bytes:
     received = bytearray()
     while chunk := await reader.receive():
         received += chunk
@@ -42,7 +42,7 @@ async def test_a_message_larger_than_the_pipe_arrives_whole_without_threads(
     received: list[bytes] = []
 
     async def read() -> None:
-        received.append(await _everything(reader))
+        received.append(await _read_all(reader))
 
     with fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -119,7 +119,7 @@ async def test_a_message_cancelled_half_way_is_finished_before_the_next(
             await writer.send(first)
 
     async def read() -> None:
-        received.append(await _everything(reader))
+        received.append(await _read_all(reader))
 
     with fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -147,7 +147,7 @@ async def test_a_regular_file_is_written_and_read(tmp_path: Path) -> None:
         writer.close()
     with path.open("rb") as file:
         reader = FdReader(file.fileno())
-        received = await _everything(reader)
+        received = await _read_all(reader)
         reader.close()
 
     assert path.read_bytes() == payload

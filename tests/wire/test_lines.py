@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_dispatch.wire.lines import Lines, Overlong
+from mcp_dispatch.wire.lines import BoundedLineReader, OverlongLine
 
 _LIMIT = 12
 
 
-def _source(chunks: Iterable[bytes]) -> Callable[[], Awaitable[bytes]]:
+def _create_source(chunks: Iterable[bytes]) -> Callable[[], Awaitable[bytes]]:
     iterator = iter(chunks)
 
     async def receive() -> bytes:
@@ -23,21 +23,21 @@ def _source(chunks: Iterable[bytes]) -> Callable[[], Awaitable[bytes]]:
     return receive
 
 
-async def _all(lines: Lines) -> list[bytes | Overlong]:
-    found: list[bytes | Overlong] = []
+async def _read_all(lines: BoundedLineReader) -> list[bytes | OverlongLine]:
+    found: list[bytes | OverlongLine] = []
     while True:
         try:
-            found.append(await lines.next())
+            found.append(await lines.read_line())
         except anyio.EndOfStream:
             return found
 
 
-def _expected(stream: bytes) -> list[bytes | Overlong]:
-    found: list[bytes | Overlong] = []
+def _split_lines(stream: bytes) -> list[bytes | OverlongLine]:
+    found: list[bytes | OverlongLine] = []
     for raw in stream.split(b"\n"):
         line = raw.removesuffix(b"\r")
         if len(line) > _LIMIT:
-            found.append(Overlong(len(raw), raw[:200]))
+            found.append(OverlongLine(len(raw), raw[:200]))
         elif line.strip():
             found.append(line)
     return found
@@ -55,15 +55,15 @@ def test_any_chunking_gives_the_lines_that_split_gives(stream: bytes, sizes: lis
         chunks.append(rest[:size])
         rest = rest[size:]
 
-    found = anyio.run(_all, Lines(_source(chunks), _LIMIT))
+    found = anyio.run(_read_all, BoundedLineReader(_create_source(chunks), _LIMIT))
 
-    assert found == _expected(stream)
+    assert found == _split_lines(stream)
 
 
 async def test_crlf_blank_lines_and_a_missing_last_newline_are_tolerated() -> None:
-    lines = Lines(_source([b"one\r\n\r\n  \n\ntwo\nth", b"ree"]), _LIMIT)
+    lines = BoundedLineReader(_create_source([b"one\r\n\r\n  \n\ntwo\nth", b"ree"]), _LIMIT)
 
-    assert await _all(lines) == [b"one", b"two", b"three"]
+    assert await _read_all(lines) == [b"one", b"two", b"three"]
 
 
 async def test_a_source_that_raises_at_its_end_ends_the_lines() -> None:
@@ -71,20 +71,20 @@ async def test_a_source_that_raises_at_its_end_ends_the_lines() -> None:
         raise anyio.EndOfStream
 
     with pytest.raises(anyio.EndOfStream):
-        await Lines(receive, _LIMIT).next()
+        await BoundedLineReader(receive, _LIMIT).read_line()
 
 
 async def test_a_line_over_the_limit_is_skipped_and_the_next_delivered() -> None:
     megabytes = [b"x" * 1_000_000] * 300
-    lines = Lines(_source([b'{"id":7,"', *megabytes, b"\nnext\n"]), 1_000_000)
+    lines = BoundedLineReader(_create_source([b'{"id":7,"', *megabytes, b"\nnext\n"]), 1_000_000)
 
     tracemalloc.start()
-    overlong = await lines.next()
+    overlong = await lines.read_line()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert overlong == Overlong(300_000_009, b'{"id":7,"' + b"x" * 191)
-    assert await lines.next() == b"next"
+    assert overlong == OverlongLine(300_000_009, b'{"id":7,"' + b"x" * 191)
+    assert await lines.read_line() == b"next"
     assert peak < 4_000_000
 
 
@@ -94,11 +94,13 @@ async def test_the_limit_counts_the_line_without_its_end(end: bytes, size: int) 
     def chunked(stream: bytes) -> list[bytes]:
         return [stream[at : at + size] for at in range(0, len(stream), size)]
 
-    fits = await _all(Lines(_source(chunked(b"x" * _LIMIT + end)), _LIMIT))
-    over = await _all(Lines(_source(chunked(b"x" * (_LIMIT + 1) + end)), _LIMIT))
+    fits = await _read_all(BoundedLineReader(_create_source(chunked(b"x" * _LIMIT + end)), _LIMIT))
+    over = await _read_all(
+        BoundedLineReader(_create_source(chunked(b"x" * (_LIMIT + 1) + end)), _LIMIT)
+    )
 
     assert fits == [b"x" * _LIMIT]
-    assert [type(line) for line in over] == [Overlong]
+    assert [type(line) for line in over] == [OverlongLine]
 
 
 async def test_a_cancelled_wait_loses_nothing() -> None:
@@ -109,19 +111,21 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
         await arrive.wait()
         return next(chunks)
 
-    lines = Lines(receive, _LIMIT)
+    lines = BoundedLineReader(receive, _LIMIT)
     with anyio.move_on_after(0):
-        await lines.next()
+        await lines.read_line()
     arrive.set()
 
-    assert await lines.next() == b"half"
+    assert await lines.read_line() == b"half"
 
 
-async def _seconds(megabytes: int, chunk: int) -> float:
+async def _measure_seconds(megabytes: int, chunk: int) -> float:
     size = megabytes * 1_000_000
-    lines = Lines(_source([*([b"x" * chunk] * (size // chunk)), b"\n"]), 2 * size)
+    lines = BoundedLineReader(
+        _create_source([*([b"x" * chunk] * (size // chunk)), b"\n"]), 2 * size
+    )
     start = os.times().user
-    line = await lines.next()
+    line = await lines.read_line()
     assert len(line) == size // chunk * chunk if isinstance(line, bytes) else False
     return os.times().user - start
 
@@ -130,8 +134,8 @@ async def _seconds(megabytes: int, chunk: int) -> float:
 async def test_time_is_linear_in_the_length_of_a_line(chunk: int) -> None:
     small, large = (1, 10) if chunk == 64 else (5, 50)
 
-    ratio = min([await _seconds(large, chunk) for _ in range(3)]) / max(
-        0.01, min([await _seconds(small, chunk) for _ in range(3)])
+    ratio = min([await _measure_seconds(large, chunk) for _ in range(3)]) / max(
+        0.01, min([await _measure_seconds(small, chunk) for _ in range(3)])
     )
 
     assert ratio < 40  # ten times the bytes; a quadratic reader would need a hundred times

@@ -14,16 +14,16 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.lines import Lines
+from mcp_dispatch.wire.lines import BoundedLineReader
 from mcp_dispatch.wire.sdk import (
     CallNext,
     Context,
     DispatchServer,
     Result,
-    complete,
-    connection_key,
-    connection_outbound,
-    connection_state,
+    complete_result,
+    get_connection_key,
+    get_connection_outbound,
+    get_connection_state,
     is_modern,
     is_open,
     open_dispatcher,
@@ -36,11 +36,11 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
 _META = "io.modelcontextprotocol/"
 
 
-def _streams(client: ToyClient) -> tuple[MessageReader, MessageWriter]:
+def _open_streams(client: ToyClient) -> tuple[MessageReader, MessageWriter]:
     def on_noise(kind: str, sample: bytes) -> None:
         raise AssertionError((kind, sample))
 
-    lines = Lines(client.reader.receive, 1_000_000)
+    lines = BoundedLineReader(client.reader.receive, 1_000_000)
     return MessageReader(lines, on_noise), MessageWriter(client.writer.send)
 
 
@@ -51,20 +51,20 @@ async def _accept(
 
 
 @asynccontextmanager
-async def _connected(mode: str) -> AsyncGenerator[tuple[Client, Toys]]:
+async def _connect(mode: str) -> AsyncGenerator[tuple[Client, Toys]]:
     """A real SDK client of the toy server, over two pipes."""
     async with served() as (pipes, toys, _):
 
         @asynccontextmanager
         async def transport() -> AsyncGenerator[tuple[MessageReader, MessageWriter]]:
-            yield _streams(pipes)
+            yield _open_streams(pipes)
             pipes.stop_writing()
 
         async with Client(transport(), mode=mode, elicitation_callback=_accept) as client:
             yield client, toys
 
 
-def _text(result: types.CallToolResult) -> str:
+def _read_text(result: types.CallToolResult) -> str:
     block = result.content[0]
     assert isinstance(block, types.TextContent)
     return block.text
@@ -73,7 +73,7 @@ def _text(result: types.CallToolResult) -> str:
 @ERAS
 async def test_a_real_client_lists_and_calls_through_our_streams(mode: str) -> None:
     with fail_after(15):
-        async with _connected(mode) as (client, _):
+        async with _connect(mode) as (client, _):
             tools = (await client.list_tools()).tools
             result = await client.call_tool("echo", {"n": 10**30, "text": "ü\n"})
             version = client.protocol_version
@@ -91,7 +91,7 @@ async def test_progress_reaches_the_client_while_the_tool_runs(mode: str) -> Non
         heard.append((progress, total, message))
 
     with fail_after(15):
-        async with _connected(mode) as (client, _):
+        async with _connect(mode) as (client, _):
             await client.list_tools()
             await client.call_tool("progress", {}, progress_callback=on_progress)
 
@@ -103,7 +103,7 @@ async def test_cancelling_a_call_stops_the_tool_and_leaves_the_connection_usable
     mode: str,
 ) -> None:
     with fail_after(15):
-        async with _connected(mode) as (client, toys):
+        async with _connect(mode) as (client, toys):
             await client.list_tools()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.call_tool, "wait")
@@ -112,23 +112,23 @@ async def test_cancelling_a_call_stops_the_tool_and_leaves_the_connection_usable
             await toys.stopped.wait()
             result = await client.call_tool("echo", {})
 
-    assert _text(result) == "echo"
+    assert _read_text(result) == "echo"
 
 
 @ERAS
 async def test_a_question_to_the_user_is_answered(mode: str) -> None:
     with fail_after(15):
-        async with _connected(mode) as (client, _):
+        async with _connect(mode) as (client, _):
             await client.list_tools()
             result = await client.call_tool("ask", {})
 
-    assert _text(result) == "answered accept"
+    assert _read_text(result) == "answered accept"
 
 
 @ERAS
 async def test_the_client_s_capabilities_are_known(mode: str) -> None:
     with fail_after(15):
-        async with _connected(mode) as (client, _):
+        async with _connect(mode) as (client, _):
             await client.list_tools()
             result = await client.call_tool("capabilities", {})
 
@@ -138,7 +138,7 @@ async def test_the_client_s_capabilities_are_known(mode: str) -> None:
 @ERAS
 async def test_a_protocol_error_arrives_with_its_data(mode: str) -> None:
     with fail_after(15):
-        async with _connected(mode) as (client, _):
+        async with _connect(mode) as (client, _):
             await client.list_tools()
             with pytest.raises(MCPError) as failure:
                 await client.call_tool("fail", {})
@@ -148,7 +148,7 @@ async def test_a_protocol_error_arrives_with_its_data(mode: str) -> None:
     assert error.data == {"why": [None, 10**30]}
 
 
-def _modern(**params: Json) -> JsonObject:
+def _build_modern_meta(**params: Json) -> JsonObject:
     envelope: JsonObject = {
         f"{_META}protocolVersion": "2026-07-28",
         f"{_META}clientCapabilities": {"elicitation": {}},
@@ -157,14 +157,14 @@ def _modern(**params: Json) -> JsonObject:
 
 
 @asynccontextmanager
-async def _raw() -> AsyncGenerator[Callable[..., Any]]:
+async def _open_raw() -> AsyncGenerator[Callable[..., Any]]:
     """A raw peer of the toy server: `send_raw_request` of the SDK's dispatcher."""
 
     async def ignore(*_: object) -> dict[str, Any]:
         return {}
 
     async with served() as (pipes, _, _):
-        dispatcher = open_dispatcher(*_streams(pipes))
+        dispatcher = open_dispatcher(*_open_streams(pipes))
         async with anyio.create_task_group() as tasks:
             await tasks.start(dispatcher.run, ignore, ignore)
             yield dispatcher.send_raw_request
@@ -174,7 +174,7 @@ async def _raw() -> AsyncGenerator[Callable[..., Any]]:
 
 async def test_unknown_fields_and_big_integers_cross_unchanged_in_the_legacy_era() -> None:
     with fail_after(15):
-        async with _raw() as request:
+        async with _open_raw() as request:
             listed = await request("tools/list", None)
             called = await request("tools/call", {"name": "echo", "arguments": {"n": 10**30}})
 
@@ -188,8 +188,8 @@ async def test_unknown_fields_and_big_integers_cross_unchanged_in_the_legacy_era
 
 async def test_unknown_fields_cross_unchanged_in_the_modern_era_with_its_envelope() -> None:
     with fail_after(15):
-        async with _raw() as request:
-            listed = await request("tools/list", _modern())
+        async with _open_raw() as request:
+            listed = await request("tools/list", _build_modern_meta())
 
     stamp = {f"{_META}serverInfo": {"name": "toy", "version": "1"}}
     assert listed == {
@@ -205,10 +205,12 @@ async def test_request_state_is_sealed_and_refused_when_it_was_tampered_with() -
     answers: JsonObject = {"permission": {"action": "accept", "content": {}}}
 
     with fail_after(15):
-        async with _raw() as request:
-            asked = await request("tools/call", _modern(name="ask", arguments={}))
+        async with _open_raw() as request:
+            asked = await request("tools/call", _build_modern_meta(name="ask", arguments={}))
             state = asked["requestState"]
-            again = _modern(name="ask", arguments={}, inputResponses=answers, requestState=state)
+            again = _build_modern_meta(
+                name="ask", arguments={}, inputResponses=answers, requestState=state
+            )
             done = await request("tools/call", again)
             forged = {**again, "requestState": "asked once"}
             with pytest.raises(MCPError) as refusal:
@@ -225,7 +227,7 @@ async def test_request_state_is_sealed_and_refused_when_it_was_tampered_with() -
 async def test_list_changed_is_advertised_to_both_eras_whoever_asks() -> None:
     answers = ("tools/list", "prompts/list", "resources/list")
     listen = ListenHandler(InMemorySubscriptionBus())
-    server = DispatchServer("s", version="1", middleware=[], answers=answers, listen=listen)
+    server = DispatchServer("s", version="1", middleware=[], methods=answers, listen=listen)
 
     legacy = server.create_initialization_options().capabilities
     modern = server.get_capabilities(protocol_version="2026-07-28")
@@ -276,12 +278,12 @@ async def test_what_outlives_a_request_depends_on_the_era(mode: str) -> None:
     async def answer(ctx: Context, call_next: CallNext) -> Result:
         if ctx.method != "tools/list":
             return await call_next(ctx)
-        keys.append(connection_key(ctx))
-        states.append(connection_state(ctx).setdefault("seen", len(states)))
-        await connection_outbound(ctx).notify("notifications/tools/list_changed", None)
+        keys.append(get_connection_key(ctx))
+        states.append(get_connection_state(ctx).setdefault("seen", len(states)))
+        await get_connection_outbound(ctx).notify("notifications/tools/list_changed", None)
         assert is_modern(ctx) == (mode != "legacy")
         assert is_open(ctx)
-        return complete(server, ctx, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
+        return complete_result(server, ctx, {"tools": [], "ttlMs": 0, "cacheScope": "private"})
 
     async def on_message(message: object) -> None:
         heard.append(type(message).__name__)

@@ -8,25 +8,25 @@ from mcp.shared.message import SessionMessage
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import Unencodable
 from mcp_dispatch.wire.jsonrpc import from_session_message, to_session_message
-from mcp_dispatch.wire.lines import Lines
+from mcp_dispatch.wire.lines import BoundedLineReader
 from mcp_dispatch.wire.sdk import MCPError, open_dispatcher
 from mcp_dispatch.wire.sdk_streams import MessageReader, MessageWriter
 
 
-def _lines(*chunks: bytes, limit: int = 1000) -> Lines:
+def _create_lines(*chunks: bytes, limit: int = 1000) -> BoundedLineReader:
     waiting = iter(chunks)
 
     async def receive() -> bytes:
         return next(waiting, b"")
 
-    return Lines(receive, limit)
+    return BoundedLineReader(receive, limit)
 
 
-async def _messages(reader: MessageReader) -> list[JsonObject]:
+async def _read_messages(reader: MessageReader) -> list[JsonObject]:
     return [from_session_message(item) async for item in reader if isinstance(item, SessionMessage)]
 
 
-def _message(**members: Json) -> JsonObject:
+def _build_message(**members: Json) -> JsonObject:
     return {"jsonrpc": "2.0", **members}
 
 
@@ -43,11 +43,11 @@ async def test_banners_and_garbage_between_messages_are_counted_and_skipped() ->
             b'{"jsonrpc":"2.0","method":"notifications/x"}',
         ]
     )
-    reader = MessageReader(_lines(stream), lambda kind, sample: heard.append((kind, sample)))
+    reader = MessageReader(_create_lines(stream), lambda kind, sample: heard.append((kind, sample)))
 
-    messages = await _messages(reader)
+    messages = await _read_messages(reader)
 
-    assert messages == [_message(id=1, result={}), _message(method="notifications/x")]
+    assert messages == [_build_message(id=1, result={}), _build_message(method="notifications/x")]
     assert heard == [
         ("undecodable", b"Server listening..."),
         ("undecodable", b"\xff\xfe"),
@@ -55,18 +55,18 @@ async def test_banners_and_garbage_between_messages_are_counted_and_skipped() ->
         ("overlong", b"x" * 200),
         ("envelope", b'{"jsonrpc":"2.0","id":{},"result":{}}'),
     ]
-    assert reader.noise == {"undecodable": 2, "envelope": 2, "overlong": 1}
+    assert reader.invalid_lines == {"undecodable": 2, "envelope": 2, "overlong": 1}
 
 
 async def test_a_broken_response_becomes_an_error_for_the_request_that_waits() -> None:
     heard: list[str] = []
     line = b'{"jsonrpc":"2.0","id":3,"result":null}\n'
-    reader = MessageReader(_lines(line), lambda kind, sample: heard.append(kind))
+    reader = MessageReader(_create_lines(line), lambda kind, sample: heard.append(kind))
 
-    messages = await _messages(reader)
+    messages = await _read_messages(reader)
 
     text = "Invalid Request: result must be an object"
-    assert messages == [_message(id=3, error={"code": -32600, "message": text})]
+    assert messages == [_build_message(id=3, error={"code": -32600, "message": text})]
     assert heard == ["envelope"]
 
 
@@ -74,23 +74,23 @@ async def test_a_broken_pipe_is_the_end_of_the_messages() -> None:
     async def receive() -> bytes:
         raise anyio.BrokenResourceError
 
-    reader = MessageReader(Lines(receive, 10), lambda kind, sample: None)
+    reader = MessageReader(BoundedLineReader(receive, 10), lambda kind, sample: None)
 
-    assert await _messages(reader) == []
+    assert await _read_messages(reader) == []
 
 
 async def test_a_closed_reader_and_a_closed_writer_say_so() -> None:
     async def send(_: bytes) -> None:
         raise AssertionError("nothing may be sent")
 
-    reader, writer = MessageReader(_lines(), lambda kind, sample: None), MessageWriter(send)
+    reader, writer = MessageReader(_create_lines(), lambda kind, sample: None), MessageWriter(send)
     await reader.aclose()
     await writer.aclose()
 
     with pytest.raises(anyio.ClosedResourceError):
         await reader.receive()
     with pytest.raises(anyio.ClosedResourceError):
-        await writer.send(to_session_message(_message(method="n")))
+        await writer.send(to_session_message(_build_message(method="n")))
 
 
 async def test_messages_are_written_one_at_a_time_in_order() -> None:
@@ -106,7 +106,7 @@ async def test_messages_are_written_one_at_a_time_in_order() -> None:
     with fail_after(5):
         async with anyio.create_task_group() as tasks:
             for id in (1, 2, 3):
-                tasks.start_soon(writer.send, to_session_message(_message(id=id, method="m")))
+                tasks.start_soon(writer.send, to_session_message(_build_message(id=id, method="m")))
             await wait_all_tasks_blocked()
             at_first += written
             go_on.set()
@@ -124,7 +124,7 @@ async def test_a_value_without_a_json_form_is_not_sent() -> None:
     writer = MessageWriter(send)
 
     with pytest.raises(Unencodable):
-        await writer.send(to_session_message(_message(method="m", params={"v": "\ud800"})))
+        await writer.send(to_session_message(_build_message(method="m", params={"v": "\ud800"})))
     assert written == []
 
 
@@ -139,7 +139,7 @@ async def test_a_write_to_a_dead_upstream_fails_the_request_with_connection_clos
     async def ignore(*_: object) -> dict[str, object]:
         return {}
 
-    reader = MessageReader(Lines(receive, 10), lambda kind, sample: None)
+    reader = MessageReader(BoundedLineReader(receive, 10), lambda kind, sample: None)
     dispatcher = open_dispatcher(reader, MessageWriter(send))
     with fail_after(5):
         async with anyio.create_task_group() as tasks:

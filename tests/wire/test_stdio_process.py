@@ -21,16 +21,16 @@ SERVER = [sys.executable, "-m", "tests.support.toy_stdio_server"]
 SECONDS = 30
 
 
-def _requests(count: int) -> bytes:
+def _build_requests(count: int) -> bytes:
     return b"".join(encode(call(id, "echo", {"id": id})) + b"\n" for id in range(count))
 
 
-def _ids(output: bytes) -> list[Json]:
+def _parse_ids(output: bytes) -> list[Json]:
     return sorted(json.loads(line)["id"] for line in output.splitlines())
 
 
 @contextmanager
-def _server(
+def _start_server(
     stdin: int | IO[bytes] = subprocess.PIPE, stdout: int | IO[bytes] = subprocess.PIPE
 ) -> Generator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(SERVER, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, cwd=ROOT)
@@ -50,28 +50,28 @@ def _send(process: subprocess.Popen[bytes], *lines: bytes) -> None:
     process.stdin.flush()
 
 
-def _answer(process: subprocess.Popen[bytes]) -> dict[str, Json]:
+def _read_answer(process: subprocess.Popen[bytes]) -> dict[str, Json]:
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
 def test_requests_from_a_file_are_all_answered_before_the_end(tmp_path: Path) -> None:
     requests, answers = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
-    requests.write_bytes(_requests(300).rstrip(b"\n"))
+    requests.write_bytes(_build_requests(300).rstrip(b"\n"))
 
     with (
         requests.open("rb") as stdin,
         answers.open("wb") as stdout,
-        _server(stdin, stdout) as server,
+        _start_server(stdin, stdout) as server,
     ):
         _, complaints = server.communicate(timeout=SECONDS)
 
     assert (server.returncode, complaints) == (0, b"")
-    assert _ids(answers.read_bytes()) == list(range(300))
+    assert _parse_ids(answers.read_bytes()) == list(range(300))
 
 
 def test_nothing_to_read_ends_the_server_at_once() -> None:
-    with _server(subprocess.DEVNULL) as server:
+    with _start_server(subprocess.DEVNULL) as server:
         output, complaints = server.communicate(timeout=SECONDS)
 
     assert (server.returncode, output, complaints) == (0, b"", b"")
@@ -82,7 +82,12 @@ def test_streams_closed_from_the_start_end_the_server_in_order(closed: str) -> N
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", *SERVER]
 
     done = subprocess.run(
-        command, input=_requests(3), capture_output=True, timeout=SECONDS, cwd=ROOT, check=False
+        command,
+        input=_build_requests(3),
+        capture_output=True,
+        timeout=SECONDS,
+        cwd=ROOT,
+        check=False,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -91,10 +96,10 @@ def test_streams_closed_from_the_start_end_the_server_in_order(closed: str) -> N
 def test_requests_typed_on_a_terminal_are_answered_until_end_of_file_is_typed() -> None:
     master, terminal = pty.openpty()
 
-    with os.fdopen(master, "wb", buffering=0) as keyboard, _server(terminal) as server:
+    with os.fdopen(master, "wb", buffering=0) as keyboard, _start_server(terminal) as server:
         os.close(terminal)
-        keyboard.write(_requests(1))
-        answer = _answer(server)
+        keyboard.write(_build_requests(1))
+        answer = _read_answer(server)
         keyboard.write(b"\x04")
         server.wait(SECONDS)
 
@@ -103,9 +108,9 @@ def test_requests_typed_on_a_terminal_are_answered_until_end_of_file_is_typed() 
 
 
 def test_stray_prints_miss_the_wire_and_stray_reads_find_nothing() -> None:
-    with _server() as server:
+    with _start_server() as server:
         _send(server, encode(call(1, "stray")))
-        answer = _answer(server)
+        answer = _read_answer(server)
         output, complaints = server.communicate(timeout=SECONDS)
 
     content: Json = [{"type": "text", "text": "''"}]
@@ -114,7 +119,7 @@ def test_stray_prints_miss_the_wire_and_stray_reads_find_nothing() -> None:
 
 
 def test_a_client_that_stops_reading_for_good_ends_the_server_though_it_still_writes() -> None:
-    with _server() as server:
+    with _start_server() as server:
         _send(server, encode(call(1, "wait")))
         assert server.stdout is not None
         server.stdout.close()
@@ -125,7 +130,7 @@ def test_a_client_that_stops_reading_for_good_ends_the_server_though_it_still_wr
 
 
 def test_a_client_that_disappears_ends_the_server() -> None:
-    with _server() as server:
+    with _start_server() as server:
         _send(server, encode(call(1, "wait")), encode(call(2, "big", {"size": 1_000_000})))
         assert server.stdin is not None
         assert server.stdout is not None
@@ -136,24 +141,24 @@ def test_a_client_that_disappears_ends_the_server() -> None:
     assert server.returncode == 0
 
 
-def _resident_megabytes(process: subprocess.Popen[bytes]) -> float:
+def _measure_memory_mb(process: subprocess.Popen[bytes]) -> float:
     pages = int(Path(f"/proc/{process.pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1_000_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_client_that_does_not_read_costs_bounded_memory() -> None:
-    with _server() as server:
+    with _start_server() as server:
         _send(server, encode(call("first", "echo")))
-        assert _answer(server)["id"] == "first"
-        before = _resident_megabytes(server)
+        assert _read_answer(server)["id"] == "first"
+        before = _measure_memory_mb(server)
         _send(server, *[encode(call(id, "big", {"size": 1_000_000})) for id in range(200)])
         _send(server, encode(call("last", "stray")))
         assert server.stderr is not None
         # It prints on the other pipe, when every call before it has had its chance to run.
         assert server.stderr.readline() == b"a stray print\n"
-        grown = _resident_megabytes(server) - before
-        answers = [_answer(server) for _ in range(201)]
+        grown = _measure_memory_mb(server) - before
+        answers = [_read_answer(server) for _ in range(201)]
 
     assert grown < 60
     assert sorted(str(answer["id"]) for answer in answers) == sorted(

@@ -7,16 +7,16 @@ import pytest
 from anyio import fail_after, wait_all_tasks_blocked
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.in_flight import InFlight
-from mcp_dispatch.wire.stdio_server import Limits
+from mcp_dispatch.wire.in_flight import InFlightRequests
+from mcp_dispatch.wire.stdio_server import StdioLimits
 from tests.support.toy_client import ToyClient, served, until, until_steady
 
 
-def _error(id: Json, code: int, message: str) -> JsonObject:
+def _build_error(id: Json, code: int, message: str) -> JsonObject:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
 
 
-def _echoed(id: Json, arguments: JsonObject) -> JsonObject:
+def _build_echo(id: Json, arguments: JsonObject) -> JsonObject:
     content: Json = [{"type": "text", "text": "echo"}]
     result: JsonObject = {
         "content": content,
@@ -32,29 +32,29 @@ _ID = "Invalid Request: id must be a string or an integer"
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        (b'{"a":', _error(None, -32700, "Parse error: not valid JSON: Input data was truncated")),
+        (b'{"a":', _build_error(None, -32700, "Parse error: not valid JSON: Input data was truncated")),
         (b'{"a":"\xff"}',
-         _error(None, -32700, "Parse error: not valid UTF-8: invalid start byte")),
-        (b"[" * 100_000, _error(None, -32700, "Parse error: nested deeper than 256 levels")),
+         _build_error(None, -32700, "Parse error: not valid UTF-8: invalid start byte")),
+        (b"[" * 100_000, _build_error(None, -32700, "Parse error: nested deeper than 256 levels")),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
-         _error(None, -32600, "Invalid Request: batches are not supported; "
+         _build_error(None, -32600, "Invalid Request: batches are not supported; "
                               "send one message per line")),
-        (b"7", _error(None, -32600, "Invalid Request: expected a JSON object")),
-        (b"{}", _error(None, -32600, "Invalid Request: expected a method, a result or an error")),
-        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', _error(None, -32600, _ID)),
-        (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', _error(None, -32600, _ID)),
-        (b'{"jsonrpc":"2.0","id":{},"result":{}}', _error(None, -32600, _ID)),
+        (b"7", _build_error(None, -32600, "Invalid Request: expected a JSON object")),
+        (b"{}", _build_error(None, -32600, "Invalid Request: expected a method, a result or an error")),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', _build_error(None, -32600, _ID)),
+        (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', _build_error(None, -32600, _ID)),
+        (b'{"jsonrpc":"2.0","id":{},"result":{}}', _build_error(None, -32600, _ID)),
         (b'{"jsonrpc":"2.0","id":[1],"error":{"code":1,"message":""}}',
-         _error(None, -32600, _ID)),
-        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', _error(None, -32600, _ID)),
-        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', _error(None, -32600, _ID)),
-        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', _error(None, -32600, _ID)),
+         _build_error(None, -32600, _ID)),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', _build_error(None, -32600, _ID)),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', _build_error(None, -32600, _ID)),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', _build_error(None, -32600, _ID)),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}',
-         _error(1, -32600, "Invalid Request: params must be an object")),
+         _build_error(1, -32600, "Invalid Request: params must be an object")),
         (b'{"id":1,"method":"ping"}',
-         _error(1, -32600, 'Invalid Request: "jsonrpc" must be "2.0"')),
+         _build_error(1, -32600, 'Invalid Request: "jsonrpc" must be "2.0"')),
         (b"x" * 5001,
-         _error(None, -32600, "Invalid Request: a message of 5001 bytes is over the limit "
+         _build_error(None, -32600, "Invalid Request: a message of 5001 bytes is over the limit "
                               "of 5000")),
     ],
     ids=lambda value: value[:40] if isinstance(value, bytes) else "",
@@ -62,7 +62,7 @@ _ID = "Invalid Request: id must be a string or an integer"
 async def test_an_odd_line_is_answered_and_the_next_call_served(
     line: bytes, answer: JsonObject
 ) -> None:
-    limits = Limits(line=200_000 if line.startswith(b"[[") else 5000)
+    limits = StdioLimits(line_bytes=200_000 if line.startswith(b"[[") else 5000)
 
     async with served(limits) as (client, _, _):
         await client.send(line)
@@ -71,7 +71,7 @@ async def test_an_odd_line_is_answered_and_the_next_call_served(
         second = await client.answer()
 
     assert first == answer
-    assert second == _echoed(2, {"n": 10**30})
+    assert second == _build_echo(2, {"n": 10**30})
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ async def test_a_last_line_without_a_newline_is_served_before_the_end() -> None:
         client.stop_writing()
         answer = await client.answer()
 
-    assert answer == _error(1, -32600, "Invalid Request: params must be an object")
+    assert answer == _build_error(1, -32600, "Invalid Request: params must be an object")
 
 
 @pytest.mark.parametrize("again", [7, "7"])
@@ -111,14 +111,14 @@ async def test_an_id_already_in_flight_is_refused_until_it_is_free(again: Json) 
         await client.call(again, "echo")
         served_again = await client.answer()
 
-    assert refused == _error(
+    assert refused == _build_error(
         again, -32600, "Invalid Request: this id is already in flight; use a new one"
     )
-    assert served_again == _echoed(again, {})
+    assert served_again == _build_echo(again, {})
 
 
 async def test_requests_over_the_bound_are_refused_while_cancels_pass() -> None:
-    async with served(Limits(requests=2)) as (client, toys, _):
+    async with served(StdioLimits(requests=2)) as (client, toys, _):
         await client.call(1, "wait")
         await client.call(2, "wait")
         await client.call(3, "echo")
@@ -131,17 +131,17 @@ async def test_requests_over_the_bound_are_refused_while_cancels_pass() -> None:
         await client.call(4, "echo")
         answered = await client.answer()
 
-    assert refused == _error(3, -32000, "too many requests in flight (2); wait for answers")
-    assert answered == _echoed(4, {})
+    assert refused == _build_error(3, -32000, "too many requests in flight (2); wait for answers")
+    assert answered == _build_echo(4, {})
 
 
 async def test_the_bytes_of_requests_in_flight_are_bounded_too() -> None:
-    async with served(Limits(request_bytes=10_000)) as (client, _, _):
+    async with served(StdioLimits(request_bytes=10_000)) as (client, _, _):
         await client.call(1, "wait", {"pad": "x" * 20_000})
         await client.call(2, "echo")
         refused = await client.answer()
 
-    assert refused == _error(2, -32000, "too many requests in flight (1); wait for answers")
+    assert refused == _build_error(2, -32000, "too many requests in flight (1); wait for answers")
 
 
 async def test_an_answer_without_a_json_form_becomes_an_error_for_its_request() -> None:
@@ -165,8 +165,10 @@ async def test_progress_too_large_for_a_float_does_not_end_the_connection() -> N
         await client.call(1, "echo")
         answer = await client.answer()
 
-    assert refused == _error(None, -32600, "Invalid Request: progress and total must fit a double")
-    assert answer == _echoed(1, {})
+    assert refused == _build_error(
+        None, -32600, "Invalid Request: progress and total must fit a double"
+    )
+    assert answer == _build_echo(1, {})
 
 
 async def test_at_the_end_of_input_a_call_in_flight_is_cancelled_and_answered() -> None:
@@ -176,7 +178,7 @@ async def test_at_the_end_of_input_a_call_in_flight_is_cancelled_and_answered() 
         client.stop_writing()
         answer = await client.answer()
 
-    assert answer == _error(1, -32000, "Connection closed")
+    assert answer == _build_error(1, -32000, "Connection closed")
     assert toys.stopped.is_set()
 
 
@@ -191,7 +193,7 @@ async def test_a_cancelled_server_still_answers_what_is_in_flight() -> None:
             with anyio.CancelScope(shield=True):
                 answer = await client.answer()
 
-    assert answer == _error(1, -32000, "Connection closed")
+    assert answer == _build_error(1, -32000, "Connection closed")
 
 
 async def test_a_broken_answer_to_our_question_fails_the_call_that_asked() -> None:
@@ -203,25 +205,25 @@ async def test_a_broken_answer_to_our_question_fails_the_call_that_asked() -> No
         answer = await client.answer()
 
     assert question["method"] == "elicitation/create"
-    assert answer == _error(1, -32600, "Invalid Request: result must be an object")
+    assert answer == _build_error(1, -32600, "Invalid Request: result must be an object")
 
 
 async def test_the_end_of_a_file_does_not_wait_for_requests_that_never_end() -> None:
-    in_flight = InFlight(requests=10, size=1000)
+    in_flight = InFlightRequests(max_requests=10, max_bytes=1000)
     settled = anyio.Event()
 
     async def wait() -> None:
-        await in_flight.settled()
+        await in_flight.wait_until_settled()
         settled.set()
 
-    in_flight.enter(1, "subscriptions/listen", 10)
-    in_flight.enter("2", "tools/call", 10)
+    in_flight.add(1, "subscriptions/listen", 10)
+    in_flight.add("2", "tools/call", 10)
     with fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await wait_all_tasks_blocked()
             assert not settled.is_set()
-            in_flight.leave(2)
+            in_flight.remove(2)
             await settled.wait()
 
     assert len(in_flight) == 1
@@ -230,7 +232,7 @@ async def test_the_end_of_a_file_does_not_wait_for_requests_that_never_end() -> 
 async def test_answers_already_given_are_written_after_the_end_of_input() -> None:
     async with served() as (client, _, stdio):
         await client.call(1, "big", {"size": 1_000_000})
-        await until(lambda: stdio.outflow.waiting > 1_000_000)
+        await until(lambda: stdio.write_queue.queued_bytes > 1_000_000)
         client.stop_writing()
         with fail_after(5):
             answer = await client.answer()
@@ -244,11 +246,11 @@ async def test_a_cancelled_call_whose_answer_is_half_written_spoils_no_line() ->
 
     async with served() as (client, _, stdio):
         await client.call(1, "big", {"size": 1_000_000})
-        await until(lambda: stdio.outflow.waiting > 1_000_000)
+        await until(lambda: stdio.write_queue.queued_bytes > 1_000_000)
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
-        before = stdio.outflow.waiting
+        before = stdio.write_queue.queued_bytes
         await client.call(2, "echo")
-        await until(lambda: stdio.outflow.waiting > before)
+        await until(lambda: stdio.write_queue.queued_bytes > before)
         answers = [await client.answer(), await client.answer()]
 
     assert [answer["id"] for answer in answers if isinstance(answer, dict)] == [1, 2]
@@ -262,15 +264,15 @@ async def test_a_broken_output_ends_the_reading_and_cancels_what_runs() -> None:
         await client.call(2, "echo")
         await toys.stopped.wait()
 
-        assert stdio.outflow.broken
+        assert stdio.write_queue.broken
 
 
 async def test_a_client_that_reads_nothing_holds_up_new_calls_but_not_the_reading() -> None:
-    async with served(Limits(waiting_bytes=1_000_000)) as (client, _, stdio):
+    async with served(StdioLimits(queued_bytes=1_000_000)) as (client, _, stdio):
         for id in range(50):
             await client.call(id, "big", {"size": 500_000})
-        await until_steady(lambda: stdio.outflow.waiting)
-        waiting = stdio.outflow.waiting
+        await until_steady(lambda: stdio.write_queue.queued_bytes)
+        waiting = stdio.write_queue.queued_bytes
         await client.send({"jsonrpc": "2.0", "id": "p", "method": "ping"})
         answers = [await client.answer() for _ in range(51)]
 
@@ -290,21 +292,21 @@ async def test_a_client_that_ignores_its_refusals_is_read_no_further_until_it_re
             await client.call(id, "echo")
             sent.append(id)
 
-    async with served(Limits(requests=1, waiting_bytes=100_000)) as (client, _, stdio):
+    async with served(StdioLimits(requests=1, queued_bytes=100_000)) as (client, _, stdio):
         await client.call("first", "wait")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send, client)
             await until_steady(lambda: len(sent))
-            stalled, waiting = len(sent), stdio.outflow.waiting
+            stalled, waiting = len(sent), stdio.write_queue.queued_bytes
             answers += [await client.answer() for _ in range(5000)]
 
     assert 0 < stalled < 5000
     assert 100_000 <= waiting < 101_000
     text = "too many requests in flight (1); wait for answers"
-    assert answers == [_error(id, -32000, text) for id in range(5000)]
+    assert answers == [_build_error(id, -32000, text) for id in range(5000)]
 
 
-async def _seconds(client: ToyClient, id: int, tool: str, arguments: JsonObject) -> float:
+async def _measure_seconds(client: ToyClient, id: int, tool: str, arguments: JsonObject) -> float:
     start = time.process_time()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.call, id, tool, arguments)
@@ -321,7 +323,7 @@ async def test_fifty_megabytes_take_time_linear_in_their_size(direction: str) ->
         return ("echo", {"pad": "x" * size}) if direction == "request" else ("big", {"size": size})
 
     async with served() as (client, _, _):
-        ten = min([await _seconds(client, n, *arguments(10)) for n in range(3)])
-        fifty = min([await _seconds(client, n, *arguments(50)) for n in range(2)])
+        ten = min([await _measure_seconds(client, n, *arguments(10)) for n in range(3)])
+        fifty = min([await _measure_seconds(client, n, *arguments(50)) for n in range(2)])
 
     assert fifty / max(ten, 0.005) < 15  # five times the bytes; quadratic would be twenty-five

@@ -12,7 +12,7 @@ from mcp_dispatch.cli.flags import StateDirFlag
 from mcp_dispatch.cli.trust import fail, refuse_to_models
 
 if TYPE_CHECKING:
-    from mcp_dispatch.approval.socket_protocol import Told
+    from mcp_dispatch.approval.socket_protocol import ApprovalMessage
 
 approvals = typer.Typer(
     invoke_without_command=True,
@@ -20,7 +20,7 @@ approvals = typer.Typer(
 )
 
 
-class Choice(StrEnum):
+class AnswerChoice(StrEnum):
     ALLOW = "allow"
     SESSION = "session"
     ALWAYS = "always"
@@ -49,11 +49,11 @@ def show(
     if context.invoked_subcommand is not None:
         return
     if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        _list(run, as_json=as_json)
+        _print_questions(run, as_json=as_json)
     else:
-        from mcp_dispatch.cli.approvals.tui import attend
+        from mcp_dispatch.cli.approvals.tui import run_screen
 
-        attend(run)
+        run_screen(run)
 
 
 @approvals.command()
@@ -61,7 +61,8 @@ def answer(
     context: typer.Context,
     id: Annotated[str, typer.Argument(metavar="ID", help="As `approvals --once` lists it.")],
     choice: Annotated[
-        Choice, typer.Argument(metavar="CHOICE", help="allow (once), session, always or deny.")
+        AnswerChoice,
+        typer.Argument(metavar="CHOICE", help="allow (once), session, always or deny."),
     ],
     state_dir: StateDirFlag = None,
     reason: Annotated[
@@ -72,11 +73,11 @@ def answer(
     import anyio
 
     run: Path = context.obj if state_dir is None else _run_directory(state_dir)
-    spelt = "once" if choice is Choice.ALLOW else choice.value
-    problem = anyio.run(_answer, run, id, spelt, reason)
+    spelt = "once" if choice is AnswerChoice.ALLOW else choice.value
+    problem = anyio.run(_send_answer, run, id, spelt, reason)
     if problem is not None:
         fail(f"{id}: {problem}")
-    print(f"{id}: {'denied' if choice is Choice.DENY else f'allowed ({spelt})'}")
+    print(f"{id}: {'denied' if choice is AnswerChoice.DENY else f'allowed ({spelt})'}")
 
 
 def _run_directory(state_dir: Path | None) -> Path:
@@ -89,62 +90,64 @@ def _run_directory(state_dir: Path | None) -> Path:
         fail(str(error))
 
 
-def _list(run: Path, *, as_json: bool) -> None:
+def _print_questions(run: Path, *, as_json: bool) -> None:
     import anyio
 
-    asked, problems = anyio.run(_asked, run)
+    asked, problems = anyio.run(_fetch_questions, run)
     for problem in problems:
         print(f"mcp-dispatch: {problem}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"questions": [_document(each) for each in asked]}, indent=2))
+        print(json.dumps({"questions": [_to_json(each) for each in asked]}, indent=2))
         return
     if not asked:
         print("Nothing is asked.")
     for number, question in enumerate(asked):
         print(end="\n" if number else "")
-        _print(question)
+        _print_question(question)
 
 
-async def _asked(run: Path) -> tuple[list["Told"], list[str]]:
+async def _fetch_questions(run: Path) -> tuple[list["ApprovalMessage"], list[str]]:
     """What all servers ask, the oldest first, and which of them could not be reached."""
-    from mcp_dispatch.approval.socket_client import Unreachable, line_to
-    from mcp_dispatch.approval.socket_protocol import remove_stale, sockets_in
+    from mcp_dispatch.approval.socket_client import ApprovalServerUnreachable, connect_to_server
+    from mcp_dispatch.approval.socket_protocol import list_sockets, remove_stale_sockets
 
-    remove_stale(run)
-    asked: list[Told] = []
+    remove_stale_sockets(run)
+    asked: list[ApprovalMessage] = []
     problems: list[str] = []
-    for path in sockets_in(run):
+    for path in list_sockets(run):
         try:
-            async with line_to(path) as line:
-                asked += await line.questions()
-        except Unreachable as reason:
+            async with connect_to_server(path) as line:
+                asked += await line.list_pending()
+        except ApprovalServerUnreachable as reason:
             problems.append(f"the server at {path.name} is left out: {reason}")
     return sorted(asked, key=lambda each: -each.age), problems
 
 
-async def _answer(run: Path, id: str, choice: str, reason: str) -> str | None:
-    from mcp_dispatch.approval.socket_client import Unreachable, line_to
-    from mcp_dispatch.approval.socket_protocol import sockets_in
+async def _send_answer(run: Path, id: str, choice: str, reason: str) -> str | None:
+    from mcp_dispatch.approval.socket_client import ApprovalServerUnreachable, connect_to_server
+    from mcp_dispatch.approval.socket_protocol import list_sockets
 
     refused: list[str] = []
-    for path in sockets_in(run):
+    for path in list_sockets(run):
         try:
-            async with line_to(path) as line:
-                if any(each.id == id for each in await line.questions()):
+            async with connect_to_server(path) as line:
+                if any(each.id == id for each in await line.list_pending()):
                     return await line.answer(id, choice, reason)
-        except Unreachable as why:
+        except ApprovalServerUnreachable as why:
             refused.append(str(why))
     why = f" (a server was left out: {refused[0]})" if refused else ""
     return f"no server asks this: it was answered, withdrawn or too old{why}"
 
 
-def _print(question: "Told") -> None:
-    state = "waits" if question.waits else "refused; the same call made again uses the answer"
+def _print_question(question: "ApprovalMessage") -> None:
+    state = (
+        "waits" if question.is_call_waiting else "refused; the same call made again uses the answer"
+    )
     print(f"{question.id}  {question.tool}  {state}")
     print(f"  in {question.workspace or 'no workspace'}, server {question.server}")
     for line in question.call:
         print(f"  {line}")
-    print(f"  Asked because: {question.because}")
+    print(f"  Asked because: {question.reason}")
     if question.rules:
         print(f"  Session{' and always add' if question.file else ' adds'}: ", end="")
         print(", ".join(question.rules))
@@ -154,17 +157,17 @@ def _print(question: "Told") -> None:
     print(f"  mcp-dispatch approvals answer {question.id} {offered}")
 
 
-def _document(question: "Told") -> dict[str, object]:
+def _to_json(question: "ApprovalMessage") -> dict[str, object]:
     return {
         "id": question.id,
         "server": question.server,
         "workspace": question.workspace,
         "tool": question.tool,
         "call": list(question.call),
-        "because": question.because,
+        "because": question.reason,
         "rules": list(question.rules),
         "file": question.file,
         "choices": ["allow" if each == "once" else each for each in question.choices],
-        "waits": question.waits,
+        "waits": question.is_call_waiting,
         "ageSeconds": question.age,
     }

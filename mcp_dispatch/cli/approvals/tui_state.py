@@ -5,108 +5,110 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from mcp_dispatch.approval.socket_protocol import Told
+from mcp_dispatch.approval.socket_protocol import ApprovalMessage
 
-KEYS: Final = {"y": "once", "s": "session", "a": "always", "n": "deny"}
-CALM_SECONDS: Final = 0.6
+CHOICE_KEYS: Final = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+MIN_VIEW_SECONDS: Final = 0.6
 """A question that has just come up is not answered by a key that was meant for another."""
 
-MOST_LISTED: Final = 6
+MAX_LISTED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScreenAnswer:
     """What the person decided."""
 
-    question: Told
+    question: ApprovalMessage
     choice: str
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScreenState:
     """`selected` is the id of the question that is shown whole, `since` when it came up by itself;
     `reason` is what is being typed, None where nothing is."""
 
-    questions: tuple[Told, ...] = ()
+    questions: tuple[ApprovalMessage, ...] = ()
     selected: str | None = None
-    since: float = 0.0
+    selected_at: float = 0.0
     scroll: int = 0
     reason: str | None = None
     notice: str = ""
-    servers: int = 0
-    troubles: tuple[str, ...] = field(default=())
+    server_count: int = 0
+    problems: tuple[str, ...] = field(default=())
 
     @property
-    def current(self) -> Told | None:
+    def current(self) -> ApprovalMessage | None:
         return next((each for each in self.questions if each.id == self.selected), None)
 
-    def showing(self, questions: Sequence[Told], servers: int, now: float) -> "View":
+    def with_questions(
+        self, questions: Sequence[ApprovalMessage], server_count: int, now: float
+    ) -> "ScreenState":
         """The same view of what is asked now. Who was being looked at stays, if it is there."""
-        view = replace(self, questions=self._in_order(questions), servers=servers)
+        view = replace(self, questions=self._sort_questions(questions), servers=server_count)
         if view.current is not None:
             return view
         gone = view.selected is not None
         return replace(
             view,
-            selected=self._neighbour(view.questions),
+            selected=self._pick_neighbour(view.questions),
             since=now,
             scroll=0,
             reason=None,
             notice="The question was withdrawn or answered elsewhere." if gone else view.notice,
         )
 
-    def _in_order(self, questions: Sequence[Told]) -> tuple[Told, ...]:
+    def _sort_questions(self, questions: Sequence[ApprovalMessage]) -> tuple[ApprovalMessage, ...]:
         """As they were listed, new ones below: nothing moves under the eyes of who reads it."""
         known = {each.id: at for at, each in enumerate(self.questions)}
         last = len(known)
         return tuple(sorted(questions, key=lambda each: (known.get(each.id, last), -each.age)))
 
-    def _neighbour(self, left: Sequence[Told]) -> str | None:
+    def _pick_neighbour(self, remaining: Sequence[ApprovalMessage]) -> str | None:
         """Who takes the place of a selected question that is gone."""
         ids = [each.id for each in self.questions]
         at = ids.index(self.selected) if self.selected in ids else 0
-        return left[min(at, len(left) - 1)].id if left else None
+        return remaining[min(at, len(remaining) - 1)].id if remaining else None
 
-    def press(self, key: str, now: float) -> "tuple[View, Answer | None]":
+    def press(self, key: str, now: float) -> "tuple[ScreenState, ScreenAnswer | None]":
         """What a key does: the view after it, and an answer where it gives one."""
         if self.reason is not None:
-            return self._type(key)
+            return self._handle_typing(key)
         if key in ("up", "k", "down", "j"):
             return self._move(-1 if key in ("up", "k") else 1), None
         if key in ("page-up", "page-down"):
             step = -5 if key == "page-up" else 5
             return replace(self, scroll=max(0, self.scroll + step)), None
-        current, choice = self.current, KEYS.get(key)
+        current, choice = self.current, CHOICE_KEYS.get(key)
         if current is None or choice is None:
             return self, None
-        if now - self.since < CALM_SECONDS:
+        if now - self.selected_at < MIN_VIEW_SECONDS:
             return replace(self, notice="This has just come up: look, then press again."), None
         if choice not in current.choices:
             return replace(self, notice=f'"{choice}" is not offered for this call.'), None
         if choice == "deny":
             return replace(self, reason="", notice=""), None
-        return replace(self, notice=""), Answer(current, choice)
+        return replace(self, notice=""), ScreenAnswer(current, choice)
 
-    def answered(self, answer: Answer, problem: str | None, now: float) -> "View":
+    def with_answer(self, answer: ScreenAnswer, problem: str | None, now: float) -> "ScreenState":
         said = "Denied" if answer.choice == "deny" else f"Allowed ({answer.choice})"
-        notice = problem or f"{said}: {answer.question.tool} {answer.question.gist}"
+        notice = problem or f"{said}: {answer.question.tool} {answer.question.summary}"
         left = [each for each in self.questions if each.id != answer.question.id]
-        return replace(self.showing(left, self.servers, now), notice=notice)
+        return replace(self.with_questions(left, self.server_count, now), notice=notice)
 
-    def _move(self, step: int) -> "View":
+    def _move(self, step: int) -> "ScreenState":
         ids = [each.id for each in self.questions]
         if self.selected not in ids:
             return self
         at = min(max(ids.index(self.selected) + step, 0), len(ids) - 1)
         return replace(self, selected=ids[at], scroll=0, since=0.0, notice="")
 
-    def _type(self, key: str) -> "tuple[View, Answer | None]":
+    def _handle_typing(self, key: str) -> "tuple[ScreenState, ScreenAnswer | None]":
         current, reason = self.current, self.reason or ""
         if key == "escape" or current is None:
             return replace(self, reason=None), None
         if key == "enter":
-            return replace(self, reason=None), Answer(current, "deny", reason)
+            return replace(self, reason=None), ScreenAnswer(current, "deny", reason)
         if key == "backspace":
             return replace(self, reason=reason[:-1]), None
         return (
@@ -114,45 +116,45 @@ class View:
         ), None
 
 
-def listed(view: View) -> tuple[int, tuple[Told, ...]]:
+def select_listed(state: ScreenState) -> tuple[int, tuple[ApprovalMessage, ...]]:
     """The part of the list around the selected question, and where it starts."""
-    ids = [each.id for each in view.questions]
-    at = ids.index(view.selected) if view.selected in ids else 0
-    start = max(0, min(at - MOST_LISTED // 2, len(ids) - MOST_LISTED))
-    return start, view.questions[start : start + MOST_LISTED]
+    ids = [each.id for each in state.questions]
+    at = ids.index(state.selected) if state.selected in ids else 0
+    start = max(0, min(at - MAX_LISTED // 2, len(ids) - MAX_LISTED))
+    return start, state.questions[start : start + MAX_LISTED]
 
 
-def details(question: Told) -> list[str]:
+def format_details(question: ApprovalMessage) -> list[str]:
     """All about one question, in paragraphs; each may be wider than the screen."""
     rules = ", ".join(question.rules)
-    lines = [*question.call, "", f"Asked because: {question.because}"]
+    lines = [*question.call, "", f"Asked because: {question.reason}"]
     if question.rules:
         lines.append(f"{'Session and always add' if question.file else 'Session adds'}: {rules}")
     if question.file:
         lines.append(f"Always writes it to {question.file}")
-    if not question.waits:
+    if not question.is_call_waiting:
         lines.append("The call was refused meanwhile; made again, it uses your answer.")
     return lines
 
 
-def hints(view: View) -> str:
-    if view.reason is not None:
+def format_hints(state: ScreenState) -> str:
+    if state.reason is not None:
         return "enter: deny · esc: back"
-    current = view.current
+    current = state.current
     if current is None:
         return "q quit"
     words = {"once": "once", "session": "session", "always": "always", "deny": "deny"}
     offered = [
-        f"{key} {words[choice]}" for key, choice in KEYS.items() if choice in current.choices
+        f"{key} {words[choice]}" for key, choice in CHOICE_KEYS.items() if choice in current.choices
     ]
-    more = ["↑↓ choose"] if len(view.questions) > 1 else []
+    more = ["↑↓ choose"] if len(state.questions) > 1 else []
     return " · ".join([*offered, *more, "PgUp/PgDn scroll", "q quit"])
 
 
-def aged(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}"
 
 
-def place(question: Told) -> str:
+def format_workspace(question: ApprovalMessage) -> str:
     return Path(question.workspace).name if question.workspace else "-"

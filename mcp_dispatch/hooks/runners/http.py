@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcp_dispatch.hooks.actions import HttpPost
-from mcp_dispatch.hooks.output import Failure, Printed
-from mcp_dispatch.hooks.output_models import looks_like_json
-from mcp_dispatch.processes.environment import inherited
+from mcp_dispatch.hooks.output import HookFailure, HookOutput
+from mcp_dispatch.hooks.output_models import is_json_like
+from mcp_dispatch.processes.environment import remove_own_variables
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,33 +29,37 @@ class AllowedUrls:
     """
 
     def __init__(self, lists: Iterable[Sequence[str]] = ()) -> None:
-        self._lists = [[_read(pattern) for pattern in patterns] for patterns in lists]
+        self._lists = [
+            [_compile_url_pattern(pattern) for pattern in patterns] for patterns in lists
+        ]
 
-    def allow(self, url: str) -> bool:
-        parts = _parts(url)
+    def allows(self, url: str) -> bool:
+        parts = _split_url(url)
         if parts is None:
             return False
-        return all(any(_fits(one, parts) for one in patterns) for patterns in self._lists)
+        return all(
+            any(_matches_pattern(one, parts) for one in patterns) for patterns in self._lists
+        )
 
 
-_Pattern = tuple[re.Pattern[str], ...] | None
+_UrlPattern = tuple[re.Pattern[str], ...] | None
 """None is a pattern that fits nothing."""
 
 
-def _read(pattern: str) -> _Pattern:
+def _compile_url_pattern(pattern: str) -> _UrlPattern:
     if pattern == "*":
         return ()
-    parts = _parts(pattern)
-    return None if parts is None else tuple(map(_wildcard, parts))
+    parts = _split_url(pattern)
+    return None if parts is None else tuple(map(_compile_wildcard, parts))
 
 
-def _fits(pattern: _Pattern, parts: tuple[str, str, str]) -> bool:
+def _matches_pattern(pattern: _UrlPattern, parts: tuple[str, str, str]) -> bool:
     if pattern is None:
         return False
     return all(one.fullmatch(part) for one, part in zip(pattern, parts, strict=bool(pattern)))
 
 
-def _parts(url: str) -> tuple[str, str, str] | None:
+def _split_url(url: str) -> tuple[str, str, str] | None:
     """Scheme, host with port, and the rest; without user and password, which are no place."""
     match = _URL.fullmatch(url)
     if match is None:
@@ -67,24 +71,24 @@ def _parts(url: str) -> tuple[str, str, str] | None:
     return scheme, f"{host.removesuffix('.')}{colon}{port}", rest if rest[:1] == "/" else f"/{rest}"
 
 
-def _has_port(place: str) -> bool:
-    return re.search(r":[\d*]*$", place) is not None
+def _has_port(authority: str) -> bool:
+    return re.search(r":[\d*]*$", authority) is not None
 
 
-def _wildcard(pattern: str) -> re.Pattern[str]:
+def _compile_wildcard(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 logger = logging.getLogger(__name__)
 
-LARGEST_ANSWER: Final = 8 << 20
+MAX_RESPONSE_BYTES: Final = 8 << 20
 """Bytes. What is longer is no answer."""
 
-_VARIABLE: Final = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))", re.ASCII)
-_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_VARIABLE_REFERENCE: Final = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))", re.ASCII)
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_FORBIDDEN_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # They frame the message; a hook that could set them could say two things at once.
-_OURS: Final = frozenset({"content-length", "transfer-encoding", "connection", "host"})
+_RESERVED_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connection", "host"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,48 +103,50 @@ class HttpRunner:
     """Redirects are not followed and no proxy is used: the answer is that of the URL as written."""
 
     def __init__(self, environ: Mapping[str, str], limits: HttpLimits | None = None) -> None:
-        self._environ = inherited(environ)
+        self._environ = remove_own_variables(environ)
         self._limits = limits or HttpLimits()
 
-    async def run(self, post: HttpPost, document: bytes) -> Printed | Failure:
+    async def run(self, post: HttpPost, document: bytes) -> HookOutput | HookFailure:
         """Never raises on account of the other side: what goes wrong is a `Failure`."""
-        if not self._limits.urls.allow(post.url):
-            return Failure("its URL is not among allowedHttpHookUrls")
-        headers = self._headers(post)
-        if isinstance(headers, Failure):
+        if not self._limits.urls.allows(post.url):
+            return HookFailure("its URL is not among allowedHttpHookUrls")
+        headers = self._build_headers(post)
+        if isinstance(headers, HookFailure):
             return headers
-        heard: Printed | Failure | None = None
+        heard: HookOutput | HookFailure | None = None
         try:
-            with anyio.move_on_after(post.seconds):
-                heard = await _converse(post.url, headers, document)
+            with anyio.move_on_after(post.timeout_seconds):
+                heard = await _post_document(post.url, headers, document)
         except Exception as error:  # guards against whatever answers there
             logger.debug("hook %s", post.label, exc_info=True)
-            return Failure(f"cannot be reached: {_named(error)}")
-        return heard or Failure(f"timed out after {post.seconds:g} s", timed_out=True)
+            return HookFailure(f"cannot be reached: {_format_error(error)}")
+        return heard or HookFailure(f"timed out after {post.timeout_seconds:g} s", timed_out=True)
 
-    def _headers(self, post: HttpPost) -> list[tuple[str, str]] | Failure:
+    def _build_headers(self, post: HttpPost) -> list[tuple[str, str]] | HookFailure:
         usable = frozenset(post.variables)
         if self._limits.variables is not None:
             usable &= self._limits.variables
 
-        def value(match: re.Match[str]) -> str:
+        def expand_variable(match: re.Match[str]) -> str:
             name = match["braced"] or match["bare"]
             return self._environ.get(name, "") if name in usable else ""
 
         headers = [("content-type", "application/json"), ("accept-encoding", "identity")]
         for name, text in post.headers:
-            expanded = _VARIABLE.sub(value, text).strip()
-            if not _NAME.fullmatch(name) or name.lower() in _OURS:
-                return Failure(f"its header {name!r} cannot be sent")
+            expanded = _VARIABLE_REFERENCE.sub(expand_variable, text).strip()
+            if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
+                return HookFailure(f"its header {name!r} cannot be sent")
             # Not the value: it may be a secret.
-            if _FORBIDDEN.search(expanded) or not expanded.isascii():
-                return Failure(f"the value of its header {name!r} cannot be sent")
+            if _FORBIDDEN_CHARACTERS.search(expanded) or not expanded.isascii():
+                return HookFailure(f"the value of its header {name!r} cannot be sent")
             headers = [each for each in headers if each[0] != name.lower()]
             headers.append((name, expanded))
         return headers
 
 
-async def _converse(url: str, headers: list[tuple[str, str]], document: bytes) -> Printed | Failure:
+async def _post_document(
+    url: str, headers: list[tuple[str, str]], document: bytes
+) -> HookOutput | HookFailure:
     import httpx2
 
     async with (
@@ -148,25 +154,25 @@ async def _converse(url: str, headers: list[tuple[str, str]], document: bytes) -
         client.stream("POST", url, content=document, headers=headers) as answer,
     ):
         if not answer.is_success:
-            return Failure(f"answered with status {answer.status_code}, which decides nothing")
-        body = await _body(answer)
+            return HookFailure(f"answered with status {answer.status_code}, which decides nothing")
+        body = await _read_body(answer)
     if body is None:
-        return Failure(f"answered with more than {LARGEST_ANSWER} bytes")
+        return HookFailure(f"answered with more than {MAX_RESPONSE_BYTES} bytes")
     text = body.decode("utf-8", "replace")
-    if text.strip() and not looks_like_json(text):
-        return Failure(f"answered {answer.status_code} with something that is no JSON object")
-    return Printed(0, text)
+    if text.strip() and not is_json_like(text):
+        return HookFailure(f"answered {answer.status_code} with something that is no JSON object")
+    return HookOutput(0, text)
 
 
-async def _body(answer: "httpx2.Response") -> bytes | None:
+async def _read_body(response: "httpx2.Response") -> bytes | None:
     """As it was sent: what a hostile server has packed is not unpacked."""
     kept = bytearray()
-    async for chunk in answer.aiter_raw():
+    async for chunk in response.aiter_raw():
         kept += chunk
-        if len(kept) > LARGEST_ANSWER:
+        if len(kept) > MAX_RESPONSE_BYTES:
             return None
     return bytes(kept)
 
 
-def _named(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

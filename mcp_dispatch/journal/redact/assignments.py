@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from mcp_dispatch.journal.redact.credentials import (
     CredentialName,
-    Promise,
-    credential_name,
+    SecretConfidence,
     is_bare_secret,
+    is_random,
     is_secret,
     is_shell_secret,
-    looks_random,
+    parse_credential_name,
 )
-from mcp_dispatch.journal.redact.vendor_tokens import Span
+from mcp_dispatch.journal.redact.vendor_tokens import SecretSpan
 
 # Quantifiers that something must follow are possessive or bounded: no text is read twice.
-_NAMED = re.compile(
+_ASSIGNMENT = re.compile(
     r"(?<![\w.-])(?<!\[redacted:)(?P<dashes>-{0,2}+)(?P<name>\w[\w.-]{0,120}+)"
     r"(?P<closed>\\{0,3}+[\"'`]?+\]?+)(?P<before>[ \t]{0,8}+)"
     r"(?P<sign>:=|=>|={1,3}+|\?=|:{1,2}+=?+|\|\||,|>)(?P<after>[ \t]{0,8}+)"
@@ -30,16 +30,16 @@ _QUOTED = (
     re.compile(r"\\{1,3}+[\"']((?:[^\\\"'\n]|\\(?!\\{0,2}[\"']))*+)"),
 )
 _BARE = re.compile(r"[^\s\"'`,;<>&\\]{1,4096}+")
-_BARE_AND_SHORT = re.compile(r"[^\s\"'`,;<>&\\]{1,600}+")
-_IN_SHELL = re.compile(r"[^\s\"'`\\]{1,4096}+")
+_SHORT_BARE = re.compile(r"[^\s\"'`,;<>&\\]{1,600}+")
+_SHELL_VALUE = re.compile(r"[^\s\"'`\\]{1,4096}+")
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-_ENDS_OF_VALUE = ("", "\n", "\r", "\\", '"', "'", "<")
+_VALUE_ENDINGS = ("", "\n", "\r", "\\", '"', "'", "<")
 _HEADER = re.compile(
     r"(?P<quote>\\{0,3}+[\"'`])?+(?P<scheme>(?:Basic|Bearer|Token|Digest|ApiKey|Negotiate)[ \t]++)?+"
     r"(?P<value>[^\r\n\"'`\\]{1,4096}+)",
     re.IGNORECASE,
 )
-_REST_OF_HEADER = re.compile(r"[^\r\n\"'`\\]++")
+_HEADER_REMAINDER = re.compile(r"[^\r\n\"'`\\]++")
 _TWO_WORDS = re.compile(r"\w+[ \t]\w+\Z")
 
 
@@ -51,66 +51,66 @@ class _Assignment:
     """
 
     text: str
-    spelling: str
+    written_name: str
     name: CredentialName
-    opened: int
-    start: int
+    name_start: int
+    value_start: int
     sign: str
     tight: bool
     shell: bool
 
 
-def assigned_secrets(text: str) -> Iterator[Span]:
+def find_assigned_secrets(text: str) -> Iterator[SecretSpan]:
     """The values of credential-like names."""
-    yield from _secrets_of(_after_signs(text))
-    yield from _secrets_of(_after_options(text))
+    yield from _find_secrets(_find_assignments(text))
+    yield from _find_secrets(_find_options(text))
 
 
-def _secrets_of(assignments: Iterable[_Assignment]) -> Iterator[Span]:
+def _find_secrets(assignments: Iterable[_Assignment]) -> Iterator[SecretSpan]:
     """Assignments come in order; one inside a value that is a secret already is not looked at."""
     done = 0
     for assignment in assignments:
-        span = None if assignment.opened < done else _secret_of(assignment)
+        span = None if assignment.name_start < done else _find_secret(assignment)
         if span is not None:
             done = span.end
             yield span
 
 
-def _after_signs(text: str) -> Iterator[_Assignment]:
-    for found in _NAMED.finditer(text):
-        name = _promise(text, found)
-        if name is not None and _plausible(text, found):
+def _find_assignments(text: str) -> Iterator[_Assignment]:
+    for found in _ASSIGNMENT.finditer(text):
+        name = _classify_name(text, found)
+        if name is not None and _is_plausible(text, found):
             spaced = found["before"] or found["after"] or found["closed"]
             tight = found["sign"] == "=" and not spaced
             yield _Assignment(
                 text=text,
-                spelling=found["name"],
+                written_name=found["name"],
                 name=name,
-                opened=found.start("name"),
-                start=_value_start(text, found.end()),
+                name_start=found.start("name"),
+                value_start=_find_value_start(text, found.end()),
                 sign=found["sign"],
                 tight=tight,
                 shell=tight and (found["dashes"] == "--" or found["name"].isupper()),
             )
 
 
-def _after_options(text: str) -> Iterator[_Assignment]:
+def _find_options(text: str) -> Iterator[_Assignment]:
     for found in _OPTION.finditer(text):
-        name = credential_name(found["name"])
+        name = parse_credential_name(found["name"])
         if name is not None:
             opened, start = found.start("name"), found.end()
             yield _Assignment(text, found["name"], name, opened, start, "=", tight=True, shell=True)
 
 
-def _promise(text: str, found: re.Match[str]) -> CredentialName | None:
+def _classify_name(text: str, found: re.Match[str]) -> CredentialName | None:
     """What the name promises; of `API key: …` the word before it counts too."""
     if found["name"].lower() in ("key", "keys"):
         words = _TWO_WORDS.search(text, max(0, found.start("name") - 24), found.end("name"))
-        return credential_name(words[0] if words else found["name"])
-    return credential_name(found["name"])
+        return parse_credential_name(words[0] if words else found["name"])
+    return parse_credential_name(found["name"])
 
 
-def _plausible(text: str, found: re.Match[str]) -> bool:
+def _is_plausible(text: str, found: re.Match[str]) -> bool:
     """`>` assigns only after `<name`, a comma only between two quoted strings."""
     if found["sign"] == ">":
         return text[found.start() - 1 : found.start()] == "<"
@@ -119,25 +119,25 @@ def _plausible(text: str, found: re.Match[str]) -> bool:
     return True
 
 
-def _value_start(text: str, position: int) -> int:
+def _find_value_start(text: str, position: int) -> int:
     scalar = _BLOCK_SCALAR.match(text, position)
     return scalar.end() if scalar else position
 
 
-def _secret_of(assignment: _Assignment) -> Span | None:
+def _find_secret(assignment: _Assignment) -> SecretSpan | None:
     header = assignment.name.kind in ("authorization", "cookie")
     if header and (assignment.tight or assignment.sign.startswith(":")):
-        return _header(assignment)
+        return _find_header_secret(assignment)
     for quoted in _QUOTED:
-        value = quoted.match(assignment.text, assignment.start)
+        value = quoted.match(assignment.text, assignment.value_start)
         if value is not None:
-            return _quoted_secret(assignment, value)
-    return _bare_secret(assignment)
+            return _find_quoted_secret(assignment, value)
+    return _find_bare_secret(assignment)
 
 
-def _header(assignment: _Assignment) -> Span | None:
+def _find_header_secret(assignment: _Assignment) -> SecretSpan | None:
     """A header's value is the rest of its line. In prose the same names are followed by words."""
-    found = _HEADER.match(assignment.text, assignment.start)
+    found = _HEADER.match(assignment.text, assignment.value_start)
     if found is None:
         return None
     value = found["value"].rstrip()
@@ -145,22 +145,22 @@ def _header(assignment: _Assignment) -> Span | None:
     told = found["quote"] or found["scheme"] or re.search(sign, value)
     if not told or not re.match(r"[\w\[$<{]", value) or not is_secret(value, assignment.name):
         return None
-    rest = _REST_OF_HEADER.match(assignment.text, found.end())
+    rest = _HEADER_REMAINDER.match(assignment.text, found.end())
     end = rest.end() if rest else found.start("value") + len(value)
-    return Span(found.start("value"), end, assignment.name.kind)
+    return SecretSpan(found.start("value"), end, assignment.name.kind)
 
 
-def _quoted_secret(assignment: _Assignment, found: re.Match[str]) -> Span | None:
+def _find_quoted_secret(assignment: _Assignment, found: re.Match[str]) -> SecretSpan | None:
     value = found[1]
-    if not is_secret(value, assignment.name) or _closes_before(assignment, found):
+    if not is_secret(value, assignment.name) or _is_closing_quote(assignment, found):
         return None
     compared = assignment.sign == "," or (assignment.sign.startswith("==") and len(value) < 8)
-    if _echoes(value, assignment.spelling) or (compared and not looks_random(value)):
+    if _is_variable_name(value, assignment.written_name) or (compared and not is_random(value)):
         return None
-    return Span(found.start(1), found.end(1), assignment.name.kind)
+    return SecretSpan(found.start(1), found.end(1), assignment.name.kind)
 
 
-def _closes_before(assignment: _Assignment, found: re.Match[str]) -> bool:
+def _is_closing_quote(assignment: _Assignment, found: re.Match[str]) -> bool:
     """Whether the quote ends a string that the name stands in: `prompt="Password: ")`."""
     if not found[1] or found[1][0] in " ,)+;]}":
         return True
@@ -168,43 +168,43 @@ def _closes_before(assignment: _Assignment, found: re.Match[str]) -> bool:
     return not ended and re.search(r"[\s()]", found[1]) is not None
 
 
-def _bare_secret(assignment: _Assignment) -> Span | None:
-    pattern = _IN_SHELL if assignment.shell else _BARE
-    if assignment.name.promise is Promise.PERHAPS:
-        pattern = _BARE_AND_SHORT
-    found = pattern.match(assignment.text, assignment.start)
+def _find_bare_secret(assignment: _Assignment) -> SecretSpan | None:
+    pattern = _SHELL_VALUE if assignment.shell else _BARE
+    if assignment.name.confidence is SecretConfidence.IF_RANDOM:
+        pattern = _SHORT_BARE
+    found = pattern.match(assignment.text, assignment.value_start)
     if found is None:
         return None
-    value = _trimmed(found[0])
+    value = _trim_punctuation(found[0])
     secret = (
         is_shell_secret(value, assignment.name)
         if assignment.shell
-        else is_bare_secret(value, assignment.name, alone=_stands_alone(assignment, found))
+        else is_bare_secret(value, assignment.name, standalone=_is_standalone(assignment, found))
     )
-    if not secret or _echoes(value, assignment.spelling):
+    if not secret or _is_variable_name(value, assignment.written_name):
         return None
-    end = _end_of_run(assignment, found, value, pattern)
-    return Span(assignment.start, end, assignment.name.kind)
+    end = _find_run_end(assignment, found, value, pattern)
+    return SecretSpan(assignment.value_start, end, assignment.name.kind)
 
 
-def _trimmed(value: str) -> str:
+def _trim_punctuation(value: str) -> str:
     """Without the punctuation of the sentence or the brackets around it."""
     while value and (value[-1] in ",;.:" or _BRACKETS.get(value[-1], value) not in value):
         value = value[:-1]
     return value
 
 
-def _end_of_run(
+def _find_run_end(
     assignment: _Assignment, found: re.Match[str], value: str, pattern: re.Pattern[str]
 ) -> int:
     """Where the value ends; one longer than a single match is followed to its end."""
     end = found.end()
     while longer := pattern.match(assignment.text, end):
         end = longer.end()
-    return end if end > found.end() else assignment.start + len(value)
+    return end if end > found.end() else assignment.value_start + len(value)
 
 
-def _stands_alone(assignment: _Assignment, value: re.Match[str]) -> bool:
+def _is_standalone(assignment: _Assignment, value: re.Match[str]) -> bool:
     """Whether a plain word here is a value rather than a variable or prose.
 
     `password=word` outside of call brackets is, and so is what ends its line or its element.
@@ -212,22 +212,27 @@ def _stands_alone(assignment: _Assignment, value: re.Match[str]) -> bool:
     text = assignment.text
     follows = text[value.end() : value.end() + 1]
     if assignment.tight:
-        before = text[max(0, assignment.opened - 80) : assignment.opened].rstrip(" -")
+        before = text[max(0, assignment.name_start - 80) : assignment.name_start].rstrip(" -")
         return not before.endswith(("(", ",")) and follows not in (",", ")")
-    if not assignment.sign.startswith((":", ">")) or follows not in _ENDS_OF_VALUE:
+    if not assignment.sign.startswith((":", ">")) or follows not in _VALUE_ENDINGS:
         return False
-    return assignment.name.promise is Promise.PASSWORD or _has_letters_and_digits(value[0])
+    return assignment.name.confidence is SecretConfidence.PASSWORD or _has_letters_and_digits(
+        value[0]
+    )
 
 
 def _has_letters_and_digits(value: str) -> bool:
     return not value.isalpha() and not value.isdigit() and value.isalnum()
 
 
-def _echoes(value: str, spelling: str) -> bool:
+def _is_variable_name(value: str, spelling: str) -> bool:
     """`token=token`, `password: self._password`: the name of a variable, not its value."""
     last = re.split(r"[.>:]", value)[-1]
-    return _folded(last) in (_folded(spelling), _folded(spelling.split(".")[-1]))
+    return _normalize_name(last) in (
+        _normalize_name(spelling),
+        _normalize_name(spelling.split(".")[-1]),
+    )
 
 
-def _folded(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()

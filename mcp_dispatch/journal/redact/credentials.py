@@ -7,27 +7,29 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Promise(Enum):
+class SecretConfidence(Enum):
     """How sure a name makes us of its value."""
 
     PASSWORD = "any value is a secret, even a word or a number"
     SECRET = "a value is a secret unless it is plainly something else"
-    PERHAPS = "a value is a secret if it looks random"
+    IF_RANDOM = "a value is a secret if it looks random"
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialName:
     kind: str
-    promise: Promise
+    confidence: SecretConfidence
 
 
-_MIGHT = re.compile(r"pass|pwd|pw|secret|token|key|cred|auth|bearer|cookie|jwt|sig|session", re.I)
+_CREDENTIAL_HINT = re.compile(
+    r"pass|pwd|pw|secret|token|key|cred|auth|bearer|cookie|jwt|sig|session", re.I
+)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _PASSWORDS = frozenset(
     {"password", "passwords", "passwd", "passphrase", "passcode", "pwd", "passwort"}
 )
-_SECRETS = {
+_SECRET_KINDS = {
     "secret": "secret",
     "secrets": "secret",
     "token": "token",
@@ -42,9 +44,9 @@ _SECRETS = {
     "bearer": "authorization",
     "jwt": "token",
 }
-_HEADERS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
+_HEADER_KINDS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
 # `dbpassword`, `PGPASSWORD`, `authtoken`: the noun closes a word that has no seams.
-_ENDINGS = {
+_KIND_BY_ENDING = {
     "password": "password",
     "passwd": "password",
     "token": "token",
@@ -54,17 +56,19 @@ _ENDINGS = {
     "secretkey": "secret",
     "privatekey": "private-key",
 }
-_KINDS_OF_KEY = frozenset(
+_KEY_QUALIFIERS = frozenset(
     {
         *("api", "access", "secret", "private", "signing", "encryption", "encrypt", "master"),
         *("account", "shared", "auth", "authentication", "admin", "deploy", "hmac", "storage"),
         *("license", "licence", "subscription", "webhook", "sas", "signature", "service", "root"),
     }
 )
-_PERHAPS = frozenset({"key", "keys", "auth", "sig", "signature", "tokens", "pass", "pw", "session"})
+_AMBIGUOUS_NAMES = frozenset(
+    {"key", "keys", "auth", "sig", "signature", "tokens", "pass", "pw", "session"}
+)
 
 # `token_type`, `password_policy`, `secret_name`: about the secret, not the secret.
-_ABOUT = frozenset(
+_METADATA_WORDS = frozenset(
     {
         *("age", "algorithm", "alg", "at", "budget", "by", "class", "count", "counts", "created"),
         *("description", "enabled", "endpoint", "env", "error", "exists", "expiration", "expires"),
@@ -88,49 +92,49 @@ _HARMLESS_TOKENS = frozenset(
 )
 
 
-def credential_name(name: str) -> CredentialName | None:
+def parse_credential_name(name: str) -> CredentialName | None:
     """What `name` promises, in any spelling: camelCase, snake_case, kebab-case, dotted."""
-    if not _MIGHT.search(name):
+    if not _CREDENTIAL_HINT.search(name):
         return None
     words = [word.lower() for word in _WORD.findall(name[:200])]
     while words and words[-1].isdigit():
         words.pop()
     if not words:
         return None
-    found = _promised(words)
-    if found is None or words[-1] in _ABOUT:
+    found = _classify_words(words)
+    if found is None or words[-1] in _METADATA_WORDS:
         return None
     if found.kind == "token" and _HARMLESS_TOKENS.intersection(words):
         return None
     if words[-1] in ("id", "ids"):
-        return CredentialName(found.kind, Promise.PERHAPS)
+        return CredentialName(found.kind, SecretConfidence.IF_RANDOM)
     return found
 
 
-def _promised(words: list[str]) -> CredentialName | None:
+def _classify_words(words: list[str]) -> CredentialName | None:
     if any(word in _PASSWORDS or word.endswith(("password", "passwd")) for word in words):
-        return CredentialName("password", Promise.PASSWORD)
-    if words[-1] in _HEADERS:
-        return CredentialName(_HEADERS[words[-1]], Promise.SECRET)
+        return CredentialName("password", SecretConfidence.PASSWORD)
+    if words[-1] in _HEADER_KINDS:
+        return CredentialName(_HEADER_KINDS[words[-1]], SecretConfidence.SECRET)
     if len(words) > 1 and words[-1] in ("pass", "pw"):
-        return CredentialName("password", Promise.PASSWORD)
+        return CredentialName("password", SecretConfidence.PASSWORD)
     for word, before in zip(reversed(words), [*reversed(words[:-1]), ""], strict=True):
-        kind = _SECRETS.get(word) or _kind_by_ending(word)
-        if word in ("key", "keys") and before in _KINDS_OF_KEY:
+        kind = _SECRET_KINDS.get(word) or _find_kind_by_ending(word)
+        if word in ("key", "keys") and before in _KEY_QUALIFIERS:
             kind = "private-key" if before == "private" else "api-key"
         if kind:
-            return CredentialName(kind, Promise.SECRET)
+            return CredentialName(kind, SecretConfidence.SECRET)
     seamless = "".join(words)
-    kind = _HEADERS.get(seamless) or _kind_by_ending(seamless)
+    kind = _HEADER_KINDS.get(seamless) or _find_kind_by_ending(seamless)
     if kind:
-        return CredentialName(kind, Promise.SECRET)
-    if words[-1] in _PERHAPS:
-        return CredentialName("credential", Promise.PERHAPS)
+        return CredentialName(kind, SecretConfidence.SECRET)
+    if words[-1] in _AMBIGUOUS_NAMES:
+        return CredentialName("credential", SecretConfidence.IF_RANDOM)
     return None
 
 
-def _kind_by_ending(word: str) -> str | None:
-    return next((kind for ending, kind in _ENDINGS.items() if word.endswith(ending)), None)
+def _find_kind_by_ending(word: str) -> str | None:
+    return next((kind for ending, kind in _KIND_BY_ENDING.items() if word.endswith(ending)), None)
 
 
 # Where a secret will stand: `${NAME}`, `$NAME`, `{{ name }}`, `<your token>`, `%(name)s`, and
@@ -161,16 +165,16 @@ _DIGEST = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})", re.IGNORECAS
 def is_secret(value: str, name: CredentialName) -> bool:
     """For a value that is a string of its own: quoted, or in a JSON object."""
     value = value.strip()
-    if name.promise is Promise.PERHAPS:
-        return looks_random(value)
-    if not value or _REDACTED.match(value) or _MASKED.fullmatch(value) or _only_refers(value):
+    if name.confidence is SecretConfidence.IF_RANDOM:
+        return is_random(value)
+    if not value or _REDACTED.match(value) or _MASKED.fullmatch(value) or _is_reference(value):
         return False
-    if name.promise is Promise.SECRET:
+    if name.confidence is SecretConfidence.SECRET:
         return value.lower() not in _LITERALS and not (value.isdigit() and len(value) < 6)
     return True
 
 
-def _only_refers(value: str) -> bool:
+def _is_reference(value: str) -> bool:
     rest = _REFERENCE.sub("", value)
     return len(rest) < len(value) and not any(character.isalnum() for character in rest)
 
@@ -182,21 +186,21 @@ def is_shell_secret(value: str, name: CredentialName) -> bool:
     return is_secret(value, name) and any(character.isalnum() for character in value)
 
 
-def is_bare_secret(value: str, name: CredentialName, *, alone: bool) -> bool:
+def is_bare_secret(value: str, name: CredentialName, *, standalone: bool) -> bool:
     """For an unquoted value elsewhere in a text, which may also be code or prose.
 
     `alone` means that its place makes a plain word a value, though still not an expression.
     """
     if not is_shell_secret(value, name):
         return False
-    if alone and (value.isalnum() or _WORD_WITH_DIGIT.fullmatch(value)):
+    if standalone and (value.isalnum() or _WORD_WITH_DIGIT.fullmatch(value)):
         return True
     if _CODE.fullmatch(value):
-        return looks_random(value)
-    return alone or name.promise is Promise.PASSWORD or len(value) >= 8
+        return is_random(value)
+    return standalone or name.confidence is SecretConfidence.PASSWORD or len(value) >= 8
 
 
-def looks_random(value: str) -> bool:
+def is_random(value: str) -> bool:
     """Letters and digits mixed, long, and without the shape of an id, a digest or a path."""
     if not _RANDOM_ALPHABET.fullmatch(value) or _UUID.fullmatch(value) or _DIGEST.fullmatch(value):
         return False
@@ -204,10 +208,10 @@ def looks_random(value: str) -> bool:
         return False
     digits = sum(character.isdigit() for character in value)
     letters = sum(character.isalpha() for character in value)
-    return digits >= 2 and letters >= 2 and _entropy(value) >= 3.0
+    return digits >= 2 and letters >= 2 and _measure_entropy(value) >= 3.0
 
 
-def _entropy(value: str) -> float:
+def _measure_entropy(value: str) -> float:
     """Bits per character."""
     counts = Counter(value).values()
     return -sum(count / len(value) * math.log2(count / len(value)) for count in counts)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from mcp_dispatch.journal.redact.credentials import (
     CredentialName,
-    Promise,
-    credential_name,
+    SecretConfidence,
+    is_random,
     is_secret,
-    looks_random,
+    parse_credential_name,
 )
-from mcp_dispatch.journal.redact.vendor_tokens import Span
+from mcp_dispatch.journal.redact.vendor_tokens import SecretSpan
 
 _URL_PASSWORD = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#\"'<>\\]{0,256}:([^\s/?#\"'<>\\]{1,512})@"
@@ -42,40 +42,42 @@ _KUBERNETES_VALUE = re.compile(
 )
 
 
-def embedded_logins(text: str) -> Iterator[Span]:
+def find_embedded_logins(text: str) -> Iterator[SecretSpan]:
     folded = text.lower()
     if "://" in text:
-        yield from _captured(_URL_PASSWORD, text, "password", _is_literal)
-        yield from _captured(_URL_TOKEN, text, "token", looks_random)
+        yield from _find_captured(_URL_PASSWORD, text, "password", _is_literal)
+        yield from _find_captured(_URL_TOKEN, text, "token", is_random)
     if "bearer" in folded:
-        yield from _captured(_BEARER, text, "authorization", _has_a_digit)
+        yield from _find_captured(_BEARER, text, "authorization", _has_digit)
     if "basic" in folded:
-        yield from _captured(_BASIC, text, "authorization", _is_login)
+        yield from _find_captured(_BASIC, text, "authorization", _is_login)
     if "curl" in folded:
-        yield from _captured(_CURL_LOGIN, text, "password", _is_literal)
+        yield from _find_captured(_CURL_LOGIN, text, "password", _is_literal)
     if "sshpass" in folded or "mysql" in folded:
-        yield from _captured(_SHELL_PASSWORD, text, "password", _is_literal)
+        yield from _find_captured(_SHELL_PASSWORD, text, "password", _is_literal)
     if "value" in folded:
-        yield from _named_beside_value(text)
+        yield from _find_named_values(text)
     if "secret" in folded and _KUBERNETES_SECRET.search(text):
-        yield from _captured(_KUBERNETES_VALUE, text, "secret", _is_literal)
+        yield from _find_captured(_KUBERNETES_VALUE, text, "secret", _is_literal)
 
 
-def _captured(
-    pattern: re.Pattern[str], text: str, kind: str, accepted: Callable[[str], bool]
-) -> Iterator[Span]:
+def _find_captured(
+    pattern: re.Pattern[str], text: str, kind: str, accepts: Callable[[str], bool]
+) -> Iterator[SecretSpan]:
     """The spans of the last group that took part in each match."""
     for found in pattern.finditer(text):
         group = found.lastindex or 0
-        if accepted(found[group]):
-            yield Span(found.start(group), found.end(group), kind)
+        if accepts(found[group]):
+            yield SecretSpan(found.start(group), found.end(group), kind)
 
 
 def _is_literal(value: str) -> bool:
-    return is_secret(value, CredentialName("password", Promise.PASSWORD)) and value[0] != "$"
+    return (
+        is_secret(value, CredentialName("password", SecretConfidence.PASSWORD)) and value[0] != "$"
+    )
 
 
-def _has_a_digit(value: str) -> bool:
+def _has_digit(value: str) -> bool:
     return any(character.isdigit() for character in value)
 
 
@@ -87,10 +89,10 @@ def _is_login(value: str) -> bool:
         return False
 
 
-def _named_beside_value(text: str) -> Iterator[Span]:
+def _find_named_values(text: str) -> Iterator[SecretSpan]:
     """`name: DB_PASSWORD, value: …`, as manifests and XML settings write it."""
     for found in _NAME_AND_VALUE.finditer(text):
-        name = credential_name(found[1])
+        name = parse_credential_name(found[1])
         group = 2 if found[2] is not None else 3
         if name is not None and is_secret(found[group], name):
-            yield Span(found.start(group), found.end(group), name.kind)
+            yield SecretSpan(found.start(group), found.end(group), name.kind)

@@ -4,56 +4,56 @@ import math
 import re
 from collections.abc import Iterable
 
-from mcp_dispatch.journal.redact.assignments import assigned_secrets
+from mcp_dispatch.journal.redact.assignments import find_assigned_secrets
 from mcp_dispatch.journal.redact.credentials import (
     CredentialName,
-    Promise,
-    credential_name,
+    SecretConfidence,
+    is_random,
     is_secret,
-    looks_random,
+    parse_credential_name,
 )
-from mcp_dispatch.journal.redact.logins import embedded_logins
-from mcp_dispatch.journal.redact.vendor_tokens import Span, known_secrets
+from mcp_dispatch.journal.redact.logins import find_embedded_logins
+from mcp_dispatch.journal.redact.vendor_tokens import SecretSpan, find_known_secrets
 from mcp_dispatch.model.json import Json, JsonObject
 
-LONGEST_TEXT = 100_000
-MOST_TEXT = 1_000_000
-_DEEPEST = 64
-_MOST_ITEMS = 1_000
+MAX_TEXT_CHARS = 100_000
+MAX_TOTAL_CHARS = 1_000_000
+_MAX_DEPTH = 64
+_MAX_ITEMS = 1_000
 # A secret that begins before the cut is recognised by what follows it.
-_BEYOND_THE_CUT = 1_024
-_LONGEST_KEY = 256
-_MOST_ROUNDS = 8
+_LOOKAHEAD_CHARS = 1_024
+_MAX_KEY_CHARS = 256
+_MAX_ROUNDS = 8
 _MARKER = re.compile(r"\[redacted:[a-z0-9-]{1,40}\]")
-_SHORTEST_TOKEN = 16
+_MIN_TOKEN_CHARS = 16
 
 
-def redact_text(text: str, longest: int = LONGEST_TEXT) -> str:
+def redact_text(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
     """`text` without its secrets; of a longer one the first `longest` characters and a notice."""
-    shown = _without_secrets(text[: longest + _BEYOND_THE_CUT], longest)
-    if len(text) > longest:
+    shown = _remove_secrets(text[: max_chars + _LOOKAHEAD_CHARS], max_chars)
+    if len(text) > max_chars:
         return f"{shown}… [{len(text):,} characters in all]"
     return shown
 
 
-def _without_secrets(text: str, length: int) -> str:
+def _remove_secrets(text: str, length: int) -> str:
     """The first `length` characters, redacted until there is nothing left to redact: a marker
     ends a word, so that what stood against a secret may come to light as another."""
-    for _ in range(_MOST_ROUNDS):
-        spans = _secrets_in(text)
-        text = _replaced(text, spans, length)
+    for _ in range(_MAX_ROUNDS):
+        spans = _find_secrets(text)
+        text = _replace_spans(text, spans, length)
         length = len(text)
         if not spans:
             break
     return text
 
 
-def _secrets_in(text: str) -> list[Span]:
-    found = [*known_secrets(text), *assigned_secrets(text), *embedded_logins(text)]
-    return _merged(_outside_markers(text, found)) if found else []
+def _find_secrets(text: str) -> list[SecretSpan]:
+    found = [*find_known_secrets(text), *find_assigned_secrets(text), *find_embedded_logins(text)]
+    return _merge_spans(_exclude_markers(text, found)) if found else []
 
 
-def _replaced(text: str, spans: list[Span], length: int) -> str:
+def _replace_spans(text: str, spans: list[SecretSpan], length: int) -> str:
     """The first `length` characters of `text`; a secret that reaches beyond is replaced whole."""
     pieces: list[str] = []
     position = 0
@@ -66,7 +66,7 @@ def _replaced(text: str, spans: list[Span], length: int) -> str:
     return "".join(pieces)
 
 
-def _outside_markers(text: str, spans: list[Span]) -> list[Span]:
+def _exclude_markers(text: str, spans: list[SecretSpan]) -> list[SecretSpan]:
     """Without what begins inside a marker of ours: `token` in `[redacted:token]` names nothing."""
     if "[redacted:" not in text:
         return spans
@@ -76,107 +76,115 @@ def _outside_markers(text: str, spans: list[Span]) -> list[Span]:
     return [span for span in spans if span.start not in inside]
 
 
-def _merged(spans: Iterable[Span]) -> list[Span]:
+def _merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
     """Overlapping spans as one, of the kind that was found first."""
-    merged: list[Span] = []
+    merged: list[SecretSpan] = []
     for span in sorted(spans, key=lambda span: span.start):
         if merged and span.start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = Span(last.start, max(last.end, span.end), last.kind)
+            merged[-1] = SecretSpan(last.start, max(last.end, span.end), last.kind)
         else:
             merged.append(span)
     return merged
 
 
-def redact(value: Json, longest: int = LONGEST_TEXT, most: int = MOST_TEXT) -> Json:
+def redact(
+    value: Json, max_chars: int = MAX_TEXT_CHARS, max_total_chars: int = MAX_TOTAL_CHARS
+) -> Json:
     """`value` without its secrets. What is too deep or too much is left out, and it says so.
 
     `longest` characters are taken of one string, `most` of all of them together.
     A string under a credential-like key is redacted whole, at any depth below it.
     """
-    return _Redaction(longest, most).json(value, None, 0)
+    return _Redactor(max_chars, max_total_chars).redact_value(value, None, 0)
 
 
-class _Redaction:
+class _Redactor:
     """One value on its way; what may still be taken from it shrinks as it goes."""
 
-    def __init__(self, longest: int, most: int) -> None:
-        self._longest = longest
-        self._items = _MOST_ITEMS
-        self._characters = most
+    def __init__(self, max_chars: int, max_total_chars: int) -> None:
+        self._max_chars = max_chars
+        self._items_left = _MAX_ITEMS
+        self._chars_left = max_total_chars
 
-    def json(self, value: Json, name: CredentialName | None, depth: int) -> Json:
+    def redact_value(self, value: Json, name: CredentialName | None, depth: int) -> Json:
         """`name` is the credential-like name that `value` stands under, near or far."""
         if isinstance(value, str):
-            return self._text(value, name)
+            return self._redact_string(value, name)
         if isinstance(value, (dict, list)):
-            if depth >= _DEEPEST:
-                return f"[not recorded: nested deeper than {_DEEPEST} levels]"
-            inherited = None if name and name.promise is Promise.PERHAPS else name
+            if depth >= _MAX_DEPTH:
+                return f"[not recorded: nested deeper than {_MAX_DEPTH} levels]"
+            inherited = None if name and name.confidence is SecretConfidence.IF_RANDOM else name
             if isinstance(value, dict):
-                return self._object(value, inherited, depth + 1)
-            return self._array(value, name, depth + 1)
+                return self._redact_object(value, inherited, depth + 1)
+            return self._redact_array(value, name, depth + 1)
         if isinstance(value, bool) or value is None:
             return value
         if isinstance(value, float) and not math.isfinite(value):
             # JSON has no word for it; a record that cannot be written would lose the call.
-            return self._text(str(value), name)
-        password = name is not None and name.promise is Promise.PASSWORD
+            return self._redact_string(str(value), name)
+        password = name is not None and name.confidence is SecretConfidence.PASSWORD
         return "[redacted:password]" if password else value
 
-    def _text(self, text: str, name: CredentialName | None) -> str:
+    def _redact_string(self, text: str, name: CredentialName | None) -> str:
         if name is not None and is_secret(text, name):
             return f"[redacted:{name.kind}]"
-        room = min(self._longest, self._characters)
-        self._characters -= min(len(text), room)
+        room = min(self._max_chars, self._chars_left)
+        self._chars_left -= min(len(text), room)
         if text and not room:
             return f"[not recorded: {len(text):,} characters]"
         return redact_text(text, room)
 
-    def _object(self, value: JsonObject, name: CredentialName | None, depth: int) -> JsonObject:
+    def _redact_object(
+        self, value: JsonObject, name: CredentialName | None, depth: int
+    ) -> JsonObject:
         redacted: JsonObject = {}
         for number, (key, item) in enumerate(value.items()):
-            if not self._items:
+            if not self._items_left:
                 redacted["…"] = f"[{len(value) - number:,} more not recorded]"
                 break
-            self._items -= 1
-            shown = _key(key)
-            redacted[shown] = self.json(item, _name_of(value, shown) or name, depth)
+            self._items_left -= 1
+            shown = _redact_key(key)
+            redacted[shown] = self.redact_value(item, _find_name(value, shown) or name, depth)
         return redacted
 
-    def _array(self, value: list[Json], name: CredentialName | None, depth: int) -> list[Json]:
+    def _redact_array(
+        self, value: list[Json], name: CredentialName | None, depth: int
+    ) -> list[Json]:
         redacted: list[Json] = []
         for number, item in enumerate(value):
-            if not self._items:
+            if not self._items_left:
                 redacted.append(f"[{len(value) - number:,} more not recorded]")
                 break
-            self._items -= 1
-            redacted.append(self.json(item, _name_before(value, number) or name, depth))
+            self._items_left -= 1
+            redacted.append(
+                self.redact_value(item, _find_preceding_name(value, number) or name, depth)
+            )
         return redacted
 
 
-def _key(key: str) -> str:
+def _redact_key(key: str) -> str:
     """A key is a name, but someone may have put a token there."""
-    return redact_text(key, _LONGEST_KEY) if len(key) >= _SHORTEST_TOKEN else key
+    return redact_text(key, _MAX_KEY_CHARS) if len(key) >= _MIN_TOKEN_CHARS else key
 
 
-def _name_of(holder: JsonObject, key: str) -> CredentialName | None:
+def _find_name(holder: JsonObject, key: str) -> CredentialName | None:
     """The credential-like name of `holder[key]`; of `{"name": …, "value": …}` it is the name."""
     if key == "value":
         name = holder.get("name", holder.get("key"))
-        return credential_name(name) if isinstance(name, str) else None
+        return parse_credential_name(name) if isinstance(name, str) else None
     if key in ("data", "stringData") and holder.get("kind") == "Secret":
-        return CredentialName("secret", Promise.PASSWORD)
-    return credential_name(_MARKER.sub("", key))
+        return CredentialName("secret", SecretConfidence.PASSWORD)
+    return parse_credential_name(_MARKER.sub("", key))
 
 
-def _name_before(items: list[Json], number: int) -> CredentialName | None:
+def _find_preceding_name(items: list[Json], number: int) -> CredentialName | None:
     """The credential-like name that the item before gives: `--password`, or a header's pair."""
     item, before = items[number], items[number - 1] if number else None
     if not isinstance(item, str) or not isinstance(before, str) or item.startswith("-"):
         return None
-    name = credential_name(before)
+    name = parse_credential_name(before)
     if name is None or before.startswith("--"):
         return name
-    header = name.kind in ("authorization", "cookie") or looks_random(item)
+    header = name.kind in ("authorization", "cookie") or is_random(item)
     return name if header and len(items) == 2 else None

@@ -10,148 +10,146 @@ from mcp_dispatch.concurrency.admission import Slot
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.model.approval import (
     Approved,
+    AskDeferred,
     Caller,
     Declined,
-    LeftWithClient,
     Question,
 )
 from mcp_dispatch.model.calls import (
-    Asked,
+    AskedContext,
     CheckedCall,
     PermittedCall,
-    Review,
+    PreHookResult,
     ReviewedCall,
     Rewrite,
 )
 from mcp_dispatch.model.decision import Effect, Tier
 from mcp_dispatch.model.errors import Refused
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.outcome import RefusedBy, Suspended
-from mcp_dispatch.pipeline.ask import Questioning
-from mcp_dispatch.pipeline.judge import Judgement, decision_on, subject_of
+from mcp_dispatch.pipeline.ask import ApprovalPrompt
+from mcp_dispatch.pipeline.judge import PolicyResult, build_subject, decide_call
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.results.markers import stop_notes
-from mcp_dispatch.tools.files.target import path_changed
+from mcp_dispatch.results.markers import build_stop_notes
+from mcp_dispatch.tools.files.target import build_path_change_refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class AuthorizeEnv:
     """Who sits in judgement over one call."""
 
-    policy: Callable[[], Policy]
+    get_policy: Callable[[], Policy]
     """As it stands now: rules may change while a person thinks."""
 
     approver: Approver
     scope: Scope
     caller: Caller
     slot: Slot
-    repeat: Callable[[ReviewedCall], Awaitable[ReviewedCall]]
+    check_again: Callable[[ReviewedCall], Awaitable[ReviewedCall]]
     """Validates and checks once more, after a person took their time."""
 
     hooks: Hooks
-    circumstances: Circumstances
-    rewrite: Callable[[CheckedCall, Rewrite], Awaitable[CheckedCall]]
+    hook_context: HookContext
+    check_rewrite: Callable[[CheckedCall, Rewrite], Awaitable[CheckedCall]]
     """Validates and checks what a hook made of the arguments, and queues as what the call is now."""
 
     @property
-    def questioning(self) -> Questioning:
-        return Questioning(self.policy, self.scope, self.approver.always)
+    def approval_prompt(self) -> ApprovalPrompt:
+        return ApprovalPrompt(self.get_policy, self.scope, self.approver.rule_writer)
 
 
-async def authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Suspended:
+async def authorize(reviewed: ReviewedCall, env: AuthorizeEnv) -> PermittedCall | Suspended:
     try:
-        return await _authorize(reviewed, bench)
+        return await _authorize(reviewed, env)
     except Refused as refused:
         if refused.refusal.by is not RefusedBy.PERMISSION:
             raise
-        raise await _after_the_hooks_of_denials(refused, reviewed, bench) from refused
+        raise await _run_denied_hooks(refused, reviewed, env) from refused
 
 
-async def _authorize(reviewed: ReviewedCall, bench: Bench) -> PermittedCall | Suspended:
-    judgement = _judgement(reviewed, bench)
+async def _authorize(reviewed: ReviewedCall, env: AuthorizeEnv) -> PermittedCall | Suspended:
+    judgement = _evaluate(reviewed, env)
     call = reviewed.checked.call
-    if call.answered is None and call.resumed is None and _would_ask(judgement, bench):
-        judgement = await _heard(judgement, bench)
+    if call.approval_answer is None and call.call_retry is None and _needs_approval(judgement, env):
+        judgement = await _run_permission_hooks(judgement, env)
         reviewed = judgement.reviewed
-    _refuse_denied(judgement, bench)
+    _refuse_denied(judgement, env)
     if judgement.decision.effect is Effect.ALLOW:
-        return judgement.permitted()
-    if call.resumed is not None:
+        return judgement.permit()
+    if call.call_retry is not None:
         # It was permitted when it began; only a denial ends it now.
-        return judgement.permitted()
-    if call.answered is not None:
-        yes = _insist(bench.approver.read(call.answered), judgement)
-        _refuse_other_files(call.answered.asked.ends, judgement)
-        await bench.questioning.remember(yes, call.answered.asked.offer, judgement)
-        return judgement.permitted(yes)
-    question = bench.questioning.question(judgement)
-    bench.slot.give_back()
-    reply = await _ask(question, judgement, bench)
-    if isinstance(reply, LeftWithClient):
-        asked = Asked(reviewed.review, judgement.subject.ends, question.offer)
-        return Suspended(reply.input_requests, bench.scope.asks.park(call, asked))
-    yes = _insist(reply, judgement)
-    await bench.slot.take()
-    again = _judgement(await bench.repeat(reviewed), bench)
-    _refuse_denied(again, bench)
-    _refuse_other_files(judgement.subject.ends, again)
-    await bench.questioning.remember(yes, question.offer, again)
-    return again.permitted(yes)
+        return judgement.permit()
+    if call.approval_answer is not None:
+        yes = _require_approval(env.approver.read_answer(call.approval_answer), judgement)
+        _refuse_other_files(call.approval_answer.context.resolved_paths, judgement)
+        await env.approval_prompt.remember(yes, call.approval_answer.context.options, judgement)
+        return judgement.permit(yes)
+    question = env.approval_prompt.build_question(judgement)
+    env.slot.release()
+    reply = await _ask(question, judgement, env)
+    if isinstance(reply, AskDeferred):
+        asked = AskedContext(reviewed.review, judgement.subject.resolved_paths, question.options)
+        return Suspended(reply.input_requests, env.scope.pending_questions.add(call, asked))
+    yes = _require_approval(reply, judgement)
+    await env.slot.acquire()
+    again = _evaluate(await env.check_again(reviewed), env)
+    _refuse_denied(again, env)
+    _refuse_other_files(judgement.subject.resolved_paths, again)
+    await env.approval_prompt.remember(yes, question.options, again)
+    return again.permit(yes)
 
 
-def _judgement(reviewed: ReviewedCall, bench: Bench) -> Judgement:
+def _evaluate(reviewed: ReviewedCall, env: AuthorizeEnv) -> PolicyResult:
     """Of what will run, and of what was asked for before a hook rewrote it."""
-    policy = bench.policy().extended(bench.scope.approved_rules(reviewed.checked.tool))
-    subject = subject_of(reviewed.checked, bench.scope, policy.home)
-    decision = decision_on(policy, reviewed, subject)
+    policy = env.get_policy().extend(env.scope.list_approved_rules(reviewed.checked.tool))
+    subject = build_subject(reviewed.checked, env.scope, policy.home)
+    decision = decide_call(policy, reviewed, subject)
     if decision.effect is not Effect.DENY and reviewed.original is not reviewed.checked:
-        first = subject_of(reviewed.original, bench.scope, policy.home)
+        first = build_subject(reviewed.original, env.scope, policy.home)
         votes, ask = reviewed.review.votes, reviewed.original.ask
-        original = policy.judge(first, hook_votes=votes, tool_ask=ask)
+        original = policy.evaluate(first, hook_votes=votes, tool_ask=ask)
         decision = original if original.effect is Effect.DENY else decision
-    return Judgement(reviewed, subject, decision)
+    return PolicyResult(reviewed, subject, decision)
 
 
-def _refuse_denied(judgement: Judgement, bench: Bench) -> None:
-    if judgement.decision.effect is Effect.DENY:
-        message = _denied(judgement, bench.policy())
-        raise Refused(RefusedBy.PERMISSION, message, judgement.decision)
+def _refuse_denied(result: PolicyResult, env: AuthorizeEnv) -> None:
+    if result.decision.effect is Effect.DENY:
+        message = _format_denial(result, env.get_policy())
+        raise Refused(RefusedBy.PERMISSION, message, result.decision)
 
 
-def _would_ask(judgement: Judgement, bench: Bench) -> bool:
+def _needs_approval(result: PolicyResult, env: AuthorizeEnv) -> bool:
     """Whether a question is what is left; one that is denied unasked is put to hooks all the same."""
-    decision = judgement.decision
+    decision = result.decision
     if decision.effect is Effect.DENY:
-        return decision.by.tier is not Tier.DENY and bench.policy().hooks_before_silence
+        return decision.by.tier is not Tier.DENY and env.get_policy().hooks_answer_before_deny
     return decision.effect is Effect.ASK
 
 
-async def _heard(judgement: Judgement, bench: Bench) -> Judgement:
+async def _run_permission_hooks(result: PolicyResult, env: AuthorizeEnv) -> PolicyResult:
     """What PermissionRequest hooks make of the question.
 
     Their allow is heard where every hook's is: it passes no deny and no question that was asked
     for. What they rewrite is judged like what any hook rewrites.
     """
-    reviewed = judgement.reviewed
-    said = await bench.hooks.requested(reviewed.checked, bench.circumstances)
-    if said == Review():
-        return judgement
+    reviewed = result.reviewed
+    said = await env.hooks.run_permission_request(reviewed.checked, env.hook_context)
+    if said == PreHookResult():
+        return result
     checked = reviewed.checked
     if said.rewrite is not None:
-        checked = await bench.rewrite(checked, said.rewrite)
-    review = reviewed.review.followed_by(said)
-    return _judgement(replace(reviewed, checked=checked, review=review), bench)
+        checked = await env.check_rewrite(checked, said.rewrite)
+    review = reviewed.review.merge(said)
+    return _evaluate(replace(reviewed, checked=checked, review=review), env)
 
 
-async def _after_the_hooks_of_denials(
-    refused: Refused, reviewed: ReviewedCall, bench: Bench
-) -> Refused:
+async def _run_denied_hooks(refused: Refused, reviewed: ReviewedCall, env: AuthorizeEnv) -> Refused:
     """The refusal, with what hooks have to say beside it."""
-    retry = await bench.hooks.denied(reviewed.checked, str(refused), bench.circumstances)
+    retry = await env.hooks.run_permission_denied(reviewed.checked, str(refused), env.hook_context)
     review = reviewed.review
     words = ["A hook says that the call may be made again."] if retry else []
-    words += [*review.contexts, *stop_notes(review.stopped)]
+    words += [*review.contexts, *build_stop_notes(review.stopped)]
     if not words:
         return refused
     message = "\n".join([str(refused), *words])
@@ -159,24 +157,24 @@ async def _after_the_hooks_of_denials(
 
 
 async def _ask(
-    question: Question, judgement: Judgement, bench: Bench
-) -> Approved | Declined | LeftWithClient:
-    uncovered = bench.policy().uncovered_by_client(judgement.subject, judgement.decision)
-    if uncovered is None and question.enveloped:
+    question: Question, result: PolicyResult, env: AuthorizeEnv
+) -> Approved | Declined | AskDeferred:
+    uncovered = env.get_policy().explain_insufficient_confirmation(result.subject, result.decision)
+    if uncovered is None and question.via_call_tool:
         uncovered = "a call through call_tool"
 
     async def remember_later(yes: Approved) -> None:
-        await bench.questioning.remember(yes, question.offer, judgement)
+        await env.approval_prompt.remember(yes, question.options, result)
 
-    return await bench.approver.ask(
-        question, bench.caller, uncovered=uncovered, remember=remember_later
+    return await env.approver.ask(
+        question, env.caller, not_covered_by_client=uncovered, remember=remember_later
     )
 
 
-def _insist(reply: Approved | Declined, judgement: Judgement) -> Approved:
+def _require_approval(reply: Approved | Declined, result: PolicyResult) -> Approved:
     if isinstance(reply, Approved):
         return reply
-    decision, name = judgement.decision, judgement.reviewed.checked.tool.rule_name
+    decision, name = result.decision, result.reviewed.checked.tool.rule_name
     raise Refused(
         RefusedBy.PERMISSION,
         f"Permission to use {name} was not given: {decision.by.reason} "
@@ -185,16 +183,18 @@ def _insist(reply: Approved | Declined, judgement: Judgement) -> Approved:
     )
 
 
-def _refuse_other_files(asked: Mapping[str, tuple[Path, ...]], now: Judgement) -> None:
+def _refuse_other_files(
+    approved_paths: Mapping[str, tuple[Path, ...]], result: PolicyResult
+) -> None:
     """A yes was meant for the files that the paths led to when the question was put."""
-    if asked != now.subject.ends:
-        raise path_changed(", ".join(now.subject.ends or asked))
+    if approved_paths != result.subject.resolved_paths:
+        raise build_path_change_refusal(", ".join(result.subject.resolved_paths or approved_paths))
 
 
-def _denied(judgement: Judgement, policy: Policy) -> str:
-    decision, name = judgement.decision, judgement.reviewed.checked.tool.rule_name
+def _format_denial(result: PolicyResult, policy: Policy) -> str:
+    decision, name = result.decision, result.reviewed.checked.tool.rule_name
     text = f"Permission to use {name} has been denied: {decision.by.reason} ({decision.by.origin})."
-    if not decision.soft:
+    if not decision.undecided:
         return text
-    line = policy.suggestion(judgement.subject)
+    line = policy.suggest_allow_line(result.subject)
     return f'{text} To allow it, add to "permissions" in settings.json: {line}'

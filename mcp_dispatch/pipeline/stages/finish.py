@@ -8,132 +8,143 @@ from anyio import to_thread
 
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.hooks.output_override import with_output
-from mcp_dispatch.model.calls import Afterword, Completed, Executed
-from mcp_dispatch.model.hook_context import Circumstances
+from mcp_dispatch.model.calls import Completed, Executed, PostHookResult
+from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import Sharing, Why
+from mcp_dispatch.model.tools import ReplacementReason, Sharing
 from mcp_dispatch.pipeline.scope import Scope
-from mcp_dispatch.results.fit import Fitted, fit, needs_disk
-from mcp_dispatch.results.limits import Budget, Limits
-from mcp_dispatch.results.markers import marked, stop_notes
-from mcp_dispatch.results.output_schema import conforming, with_notes
-from mcp_dispatch.results.size import measure
-from mcp_dispatch.results.stale_files import Glance, glance, stale_hint
+from mcp_dispatch.results.fit import FittedResult, fit_result, needs_disk
+from mcp_dispatch.results.limits import BatchBudget, ResultLimits
+from mcp_dispatch.results.markers import add_stop_reason, build_stop_notes
+from mcp_dispatch.results.output_schema import add_notes, conform_to_schema
+from mcp_dispatch.results.size import measure_result
+from mcp_dispatch.results.stale_files import FileSnapshot, format_stale_hint, take_snapshot
 from mcp_dispatch.results.store import ResultStore
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class FinishEnv:
     """What one result may be, and the files that were known before its call ran."""
 
     results: ResultStore
-    limits: Limits
-    budget: Budget
-    before: Glance
+    limits: ResultLimits
+    budget: BatchBudget
+    files_before: FileSnapshot
 
     @classmethod
     def prepare(
-        cls, results: ResultStore, limits: Limits, budget: Budget, scope: Scope, sharing: Sharing
-    ) -> "Delivery":
+        cls,
+        results: ResultStore,
+        limits: ResultLimits,
+        budget: BatchBudget,
+        scope: Scope,
+        sharing: Sharing,
+    ) -> "FinishEnv":
         """What only looks changes no files."""
         alone = sharing is Sharing.EXCLUSIVE
-        return cls(results, limits, budget, glance(scope.files if alone else {}))
+        return cls(results, limits, budget, take_snapshot(scope.files if alone else {}))
 
 
 async def finish(
-    delivery: Delivery,
+    env: FinishEnv,
     hooks: Hooks,
     executed: Executed,
     scope: Scope,
-    circumstances: Circumstances,
+    hook_context: HookContext,
 ) -> Completed:
-    stale = await _made_stale(delivery.before, scope)
+    stale = await _find_stale_files(env.files_before, scope)
     # Hooks may replace what an upstream answered; to what a built-in delivers they only add.
     upstream = executed.permitted.tool.server is not None
-    afterword = await hooks.after(executed, circumstances) if upstream else Afterword()
+    afterword = (
+        await hooks.run_post_tool_use(executed, hook_context) if upstream else PostHookResult()
+    )
     executed = with_output(executed, afterword.output)
-    fitted = await _fitted(executed, delivery)
+    fitted = await _fit_to_limits(executed, env)
     for path in fitted.files:
-        scope.deliver(path)
+        scope.mark_delivered(path)
     if not upstream:
-        afterword = await hooks.after(executed, circumstances)
-    said = [*([stale_hint(stale)] if stale else []), *scope.take_notes()]
-    notes = _notes(executed, afterword, said)
-    wire = _annotated(fitted.wire, executed, afterword, notes)
-    return Completed(executed, wire, (*executed.result.replaced, *fitted.replaced), notes)
+        afterword = await hooks.run_post_tool_use(executed, hook_context)
+    said = [*([format_stale_hint(stale)] if stale else []), *scope.take_notes()]
+    notes = _collect_notes(executed, afterword, said)
+    wire = _add_notes(fitted.wire, executed, afterword, notes)
+    return Completed(executed, wire, (*executed.result.replaced, *fitted.replacements), notes)
 
 
 async def shrink(
-    results: ResultStore, limits: Limits, completed: Completed, scope: Scope
+    results: ResultStore, limits: ResultLimits, completed: Completed, scope: Scope
 ) -> Completed:
     """The result as its batch has room for: kept on disk, with what was said about it."""
     executed = completed.executed
     tool = executed.permitted.tool
-    make = partial(_fit(executed, results, limits), limit=0, why=Why.BATCH)
-    fitted = await _made(make, on_disk=True)
+    make = partial(_prepare_fit(executed, results, limits), limit=0, why=ReplacementReason.BATCH)
+    fitted = await _run_fit(make, on_disk=True)
     for path in fitted.files:
-        scope.deliver(path)
-    wire = conforming(fitted.wire, tool.output, tool.name)
-    wire = with_notes(wire, completed.notes, tool.output)
+        scope.mark_delivered(path)
+    wire = conform_to_schema(fitted.wire, tool.output_validator, tool.name)
+    wire = add_notes(wire, completed.notes, tool.output_validator)
     meta = completed.wire.get("_meta")
     wire = wire if meta is None else {**wire, "_meta": meta}
-    return replace(completed, wire=wire, replaced=(*executed.result.replaced, *fitted.replaced))
+    return replace(completed, wire=wire, replaced=(*executed.result.replaced, *fitted.replacements))
 
 
-async def _made_stale(before: Glance, scope: Scope) -> tuple[str, ...]:
+async def _find_stale_files(before: FileSnapshot, scope: Scope) -> tuple[str, ...]:
     """The files that the scope has read and this call has changed."""
-    touched = before.touched()
+    touched = before.find_touched()
     if not touched:
         return ()
-    return scope.tell_stale(await to_thread.run_sync(before.changed, touched, scope.files))
+    return scope.report_stale(await to_thread.run_sync(before.find_changed, touched, scope.files))
 
 
-async def _fitted(executed: Executed, delivery: Delivery) -> Fitted:
+async def _fit_to_limits(executed: Executed, env: FinishEnv) -> FittedResult:
     """Made to fit its own limit first, then that of its batch; each decided once."""
     tool, wire = executed.permitted.tool, executed.result.wire
-    limits = delivery.limits
-    limit = limits.of(tool, failed=executed.result.is_error)
-    make = _fit(executed, delivery.results, limits)
-    on_disk = needs_disk(wire, limit.chars, limits.image_bytes)
-    fitted = await _made(partial(make, limit=limit.chars), on_disk)
+    limits = env.limits
+    limit = limits.find_limit(tool, failed=executed.result.is_error)
+    make = _prepare_fit(executed, env.results, limits)
+    on_disk = needs_disk(wire, limit.chars, limits.max_image_bytes)
+    fitted = await _run_fit(partial(make, limit=limit.chars), on_disk)
     call_id = executed.permitted.reviewed.checked.call.id
-    if limit.counted and not delivery.budget.admits(call_id, measure(fitted.wire)):
-        fitted = await _made(partial(make, limit=0, why=Why.BATCH), True)
-        delivery.budget.spend(measure(fitted.wire))
-    wire = conforming(fitted.wire, tool.output, tool.name)
-    return fitted if wire is fitted.wire else Fitted(wire, fitted.replaced)
+    if limit.uses_batch_budget and not env.budget.reserve(call_id, measure_result(fitted.wire)):
+        fitted = await _run_fit(partial(make, limit=0, why=ReplacementReason.BATCH), True)
+        env.budget.consume(measure_result(fitted.wire))
+    wire = conform_to_schema(fitted.wire, tool.output_validator, tool.name)
+    return fitted if wire is fitted.wire else FittedResult(wire, fitted.replacements)
 
 
-def _fit(executed: Executed, results: ResultStore, limits: Limits) -> partial[Fitted]:
+def _prepare_fit(
+    executed: Executed, results: ResultStore, limits: ResultLimits
+) -> partial[FittedResult]:
     """All that making this result fit needs, but for the limit."""
     tool = executed.permitted.tool
     return partial(
-        fit,
+        fit_result,
         executed.result.wire,
         store=results,
         tool_name=tool.name,
-        has_output_schema=tool.output is not None,
-        foreign=executed.result.foreign,
-        image_bytes=limits.image_bytes,
+        has_output_schema=tool.output_validator is not None,
+        untrusted=executed.result.foreign,
+        max_image_bytes=limits.max_image_bytes,
     )
 
 
-async def _made(make: Callable[[], Fitted], on_disk: bool) -> Fitted:
+async def _run_fit(fit_to_size: Callable[[], FittedResult], on_disk: bool) -> FittedResult:
     # What waits for the disk must not keep the other calls waiting.
-    return await to_thread.run_sync(make) if on_disk else make()
+    return await to_thread.run_sync(fit_to_size) if on_disk else fit_to_size()
 
 
-def _annotated(
-    wire: JsonObject, executed: Executed, afterword: Afterword, notes: tuple[str, ...]
+def _add_notes(
+    wire: JsonObject, executed: Executed, hook_result: PostHookResult, notes: tuple[str, ...]
 ) -> JsonObject:
-    noted = with_notes(wire, notes, executed.permitted.tool.output)
-    return marked(noted, _stopped(executed, afterword))
+    noted = add_notes(wire, notes, executed.permitted.tool.output_validator)
+    return add_stop_reason(noted, _find_stop_reason(executed, hook_result))
 
 
-def _notes(executed: Executed, afterword: Afterword, said: Sequence[str]) -> tuple[str, ...]:
-    contexts = (*executed.permitted.reviewed.review.contexts, *afterword.contexts)
-    return (*said, *contexts, *stop_notes(_stopped(executed, afterword)))
+def _collect_notes(
+    executed: Executed, hook_result: PostHookResult, notes: Sequence[str]
+) -> tuple[str, ...]:
+    contexts = (*executed.permitted.reviewed.review.contexts, *hook_result.contexts)
+    return (*notes, *contexts, *build_stop_notes(_find_stop_reason(executed, hook_result)))
 
 
-def _stopped(executed: Executed, afterword: Afterword) -> str | None:
-    return afterword.stopped or executed.permitted.reviewed.review.stopped
+def _find_stop_reason(executed: Executed, hook_result: PostHookResult) -> str | None:
+    return hook_result.stopped or executed.permitted.reviewed.review.stopped

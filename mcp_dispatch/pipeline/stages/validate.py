@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
     """`arguments` are the call's own, or what a hook or an approver made of them."""
     tool = resolved.tool
-    problems = tool.validator.problems(arguments)
+    problems = tool.validator.find_problems(arguments)
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
         plural = "s" if len(problems) > 1 else ""
@@ -23,20 +23,20 @@ def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
             f"InputValidationError: the arguments of {tool.name} have {len(problems)} "
             f"problem{plural}; correct and call again:\n{listed}{_hint(resolved)}",
         )
-    return ValidCall(resolved, arguments, _sharing(tool, arguments))
+    return ValidCall(resolved, arguments, _decide_sharing(tool, arguments))
 
 
 def _hint(resolved: ResolvedCall) -> str:
     """Whoever has never seen the schema can only guess."""
-    if not resolved.unseen:
+    if not resolved.schema_unseen:
         return ""
     name = resolved.tool.name
     return f'\nIts schema was not loaded yet: call tool_search with "select:{name}" first.'
 
 
-def _sharing(tool: Tool, arguments: JsonObject) -> Sharing:
+def _decide_sharing(tool: Tool, arguments: JsonObject) -> Sharing:
     try:
-        return tool.sharing(arguments)
+        return tool.decide_sharing(arguments)
     except Exception:  # guards against the tool's code: what cannot say that it shares, does not
         logger.exception("tool %s cannot say whether its call may share", tool.rule_name)
         return Sharing.EXCLUSIVE

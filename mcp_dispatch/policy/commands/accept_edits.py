@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 
-from mcp_dispatch.policy.commands.file_access import Touch
-from mcp_dispatch.policy.commands.wrappers import strictly_unwrapped
-from mcp_dispatch.policy.facts import Evidence
-from mcp_dispatch.policy.rules.allow import assigns_harmlessly, is_plain_move
-from mcp_dispatch.shell.ast import Plain, SimpleCommand, Word
+from mcp_dispatch.policy.commands.file_access import FileAccess
+from mcp_dispatch.policy.commands.wrappers import unwrap_command
+from mcp_dispatch.policy.facts import CallFacts
+from mcp_dispatch.policy.rules.allow import has_harmless_assignments, is_simple_cd
+from mcp_dispatch.shell.ast import PlainScript, SimpleCommand, Word
 
-_FLAGS = {
+_SAFE_FLAGS = {
     "mkdir": re.compile(r"-[pv]+|--parents|--verbose"),
     "touch": re.compile(r"-[acm]+"),
     "rm": re.compile(r"-[rRfdvi]+|--recursive|--force|--verbose"),
@@ -25,40 +25,40 @@ _SUBSTITUTION = re.compile(
 _DELETION = re.compile(r"[0-9,$]*[dp]")
 
 
-def accepted_edits(
-    evidence: Evidence, is_inside: Callable[[Touch], bool], looks: Callable[[int], bool]
+def is_accepted_edit(
+    facts: CallFacts, is_inside: Callable[[FileAccess], bool], can_read: Callable[[int], bool]
 ) -> bool:
     """Whether all that a command does is to edit files that lie inside.
 
     `looks` says whether the command at a position of the text needs no permission.
     """
-    read, shell = evidence.reading, evidence.shell
-    if read is None or shell is None or not isinstance(read.plain, Plain):
+    read, shell = facts.parsed_command, facts.shell_access
+    if read is None or shell is None or not isinstance(read.script, PlainScript):
         return False
-    if read.runs or not read.complete or not (shell.writes or shell.redirects):
+    if read.token_runs or not read.complete or not (shell.writes or shell.redirects):
         return False
     touched = (*shell.reads, *shell.writes, *shell.redirects)
-    commands = enumerate(read.plain.commands)
+    commands = enumerate(read.script.commands)
     return all(map(is_inside, touched)) and all(
-        _is_edit(command) or looks(position) for position, command in commands
+        _is_edit(command) or can_read(position) for position, command in commands
     )
 
 
 def _is_edit(command: SimpleCommand) -> bool:
-    words = strictly_unwrapped(command.words)
-    if not words or not assigns_harmlessly(command) or not all(word.fixed for word in words):
+    words = unwrap_command(command.words)
+    if not words or not has_harmless_assignments(command) or not all(word.fixed for word in words):
         return False
     name, *arguments = (word.value for word in words)
     if name == "cd":
-        return is_plain_move(words)
-    flags = _FLAGS.get(name)
+        return is_simple_cd(words)
+    flags = _SAFE_FLAGS.get(name)
     if flags is None:
         return False
     given = [argument for argument in arguments if argument.startswith("-")]
-    return all(map(flags.fullmatch, given)) and (name != "sed" or _edits_simply(words))
+    return all(map(flags.fullmatch, given)) and (name != "sed" or _is_simple_sed_edit(words))
 
 
-def _edits_simply(words: Sequence[Word]) -> bool:
+def _is_simple_sed_edit(words: Sequence[Word]) -> bool:
     """A script that only replaces or deletes: sed can also write files and run programs."""
     operands = [word.value for word in words[1:] if not word.value.startswith("-")]
     if not operands:

@@ -3,74 +3,81 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import without_dots
-from mcp_dispatch.policy.commands.expand import Reading
-from mcp_dispatch.policy.commands.file_access import spelled
-from mcp_dispatch.policy.commands.wrappers import program
+from mcp_dispatch.fs.resolve import normalize_lexically
+from mcp_dispatch.policy.commands.expand import ParsedCommand
+from mcp_dispatch.policy.commands.file_access import expand_home
+from mcp_dispatch.policy.commands.wrappers import get_program_name
 from mcp_dispatch.shell.ast import EXPANSION
 
 _REMOVERS = frozenset({"rm", "rmdir"})
 
 
-def critical_removal(
-    reading: Reading, directories: Sequence[Path], working: Sequence[Path], home: Path
+def find_critical_removal(
+    command: ParsedCommand,
+    directories: Sequence[Path],
+    working_directories: Sequence[Path],
+    home: Path,
 ) -> str | None:
     """The critical path that the text removes, as it is written. `directories`: where it runs."""
-    for target in _removed(reading, home):
+    for target in _list_removed_paths(command, home):
         for directory in directories or (Path("/"),):
-            if _is_critical(target, directory, working, home):
+            if _is_critical(target, directory, working_directories, home):
                 return target.replace(EXPANSION, "*")
     return None
 
 
-def _removed(reading: Reading, home: Path) -> Iterable[str]:
-    for words in reading.commands:
-        if program(words) in _REMOVERS:
-            yield from _operands([spelled(word, home) for word in words[1:]])
-    for run in reading.runs:
+def _list_removed_paths(command: ParsedCommand, home: Path) -> Iterable[str]:
+    for words in command.commands:
+        if get_program_name(words) in _REMOVERS:
+            yield from _select_operands([expand_home(word, home) for word in words[1:]])
+    for run in command.token_runs:
         for at, token in enumerate(run):
             if token in _REMOVERS:
-                yield from _operands([_tilde(other, home) for other in run[at + 1 :]])
+                yield from _select_operands([_expand_tilde(other, home) for other in run[at + 1 :]])
 
 
-def _operands(words: Iterable[str]) -> list[str]:
+def _select_operands(words: Iterable[str]) -> list[str]:
     return [word for word in words if word and not word.startswith("-")]
 
 
-def _tilde(token: str, home: Path) -> str:
+def _expand_tilde(token: str, home: Path) -> str:
     return f"{home}{token[1:]}" if token == "~" or token.startswith("~/") else token
 
 
-def _is_critical(target: str, directory: Path, working: Sequence[Path], home: Path) -> bool:
+def _is_critical(
+    target: str, directory: Path, working_directories: Sequence[Path], home: Path
+) -> bool:
     first, *rest = target.split("/")
     if EXPANSION in first and rest and rest[-1] in ("", EXPANSION):
         return True  # `$VAR/` and `$VAR/*`: the variable may be empty
     base, slash, last = target.rstrip("/").rpartition("/")
     if last == EXPANSION:
-        place = _place(base or slash or ".", directory)
-        return EXPANSION not in base and _holds_too_much(place, working, home)
+        place = _resolve_target(base or slash or ".", directory)
+        return EXPANSION not in base and _contains_critical_path(place, working_directories, home)
     if EXPANSION in target:
         return False
-    place = _place(target or "/", directory)
-    return any(_is_or_holds(place, kept) for kept in (home, directory, *working)) or _is_top(place)
+    place = _resolve_target(target or "/", directory)
+    return any(
+        _is_or_contains(place, kept) for kept in (home, directory, *working_directories)
+    ) or _is_top(place)
 
 
-def _place(target: str, directory: Path) -> Path:
-    return without_dots(directory / target)
+def _resolve_target(target: str, directory: Path) -> Path:
+    return normalize_lexically(directory / target)
 
 
-def _is_top(place: Path) -> bool:
+def _is_top(path: Path) -> bool:
     """The root or one of its children, also under the `/private` of macOS."""
     top = Path("/")
-    return place == top or place.parent in (top, Path("/private"))
+    return path == top or path.parent in (top, Path("/private"))
 
 
-def _is_or_holds(place: Path, kept: Path) -> bool:
-    return kept.is_relative_to(place)
+def _is_or_contains(path: Path, critical: Path) -> bool:
+    return critical.is_relative_to(path)
 
 
-def _holds_too_much(place: Path, working: Sequence[Path], home: Path) -> bool:
+def _contains_critical_path(path: Path, working_directories: Sequence[Path], home: Path) -> bool:
     """Whether emptying `place` is as bad as removing it."""
-    added = working[1:]
-    holds_work = any(place != kept and kept.is_relative_to(place) for kept in working)
-    return _is_top(place) or place == home or place in added or holds_work
+    added = working_directories[1:]
+    holds_work = any(path != kept and kept.is_relative_to(path) for kept in working_directories)
+    return _is_top(path) or path == home or path in added or holds_work

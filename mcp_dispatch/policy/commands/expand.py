@@ -6,43 +6,43 @@ from pathlib import PurePosixPath
 
 from mcp_dispatch.policy.commands.pattern import SEPARATOR
 from mcp_dispatch.policy.commands.wrappers import (
-    DECLARING,
-    EVALUATING,
-    EVALUATORS,
+    DECLARATION_BUILTINS,
+    OPAQUE_WRAPPERS,
+    SHELL_TEXT_BUILTINS,
     SHELLS,
-    UNREADABLE,
+    SUBSTITUTING_BUILTINS,
     WRAPPERS,
-    inner,
-    program,
-    without_git_options,
+    find_wrapped_command,
+    get_program_name,
+    strip_git_options,
 )
-from mcp_dispatch.shell.analyze import Looks, analyse
+from mcp_dispatch.shell.analyze import ReadSpecs, analyze_script
 from mcp_dispatch.shell.ast import (
     Assignment,
     Form,
     Literal,
-    Plain,
+    PlainScript,
     SimpleCommand,
-    Unknown,
+    UnparsedScript,
     Variable,
     Word,
 )
-from mcp_dispatch.shell.fallback_tokens import tokens
-from mcp_dispatch.shell.plain_parser import RESERVED, read
+from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
+from mcp_dispatch.shell.plain_parser import RESERVED, parse_plain
 
-DEEPEST = 8
+MAX_DEPTH = 8
 """How many shell texts inside shell texts are read."""
 
-LONGEST = 128 * 1024
+MAX_TEXT_CHARS = 128 * 1024
 """Characters over which a text is not read: no kernel takes a longer argument."""
 
-_MOST_WORK = 2_000_000
-_REMEMBERED = 32
-_DELEGATES = frozenset({*SHELLS, *EVALUATORS, *WRAPPERS, *UNREADABLE})
+_MAX_WORK = 2_000_000
+_CACHE_SIZE = 32
+_COMMAND_RUNNERS = frozenset({*SHELLS, *SHELL_TEXT_BUILTINS, *WRAPPERS, *OPAQUE_WRAPPERS})
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedCommand:
     """`lines` begin with a program; `runs` are words of which any may be one.
 
     `plain` is the whole text, where both readers agree on it; `looks` says of each of its commands
@@ -52,113 +52,113 @@ class Reading:
     """
 
     text: str
-    plain: Plain | Unknown
-    looks: Looks
-    texts: tuple[Plain, ...]
+    script: PlainScript | UnparsedScript
+    read_specs: ReadSpecs
+    plain_scripts: tuple[PlainScript, ...]
     commands: tuple[tuple[Word, ...], ...]
     lines: tuple[str, ...]
-    runs: tuple[tuple[str, ...], ...]
-    unread: bool
+    token_runs: tuple[tuple[str, ...], ...]
+    partly_unparsed: bool
     complete: bool
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def reading(text: str) -> Reading:
+@lru_cache(maxsize=_CACHE_SIZE)
+def parse_command(text: str) -> ParsedCommand:
     """Kept for a while: hooks, rules and suggestions all look at the same command."""
-    analysis = analyse(text)
-    whole = analysis.reading
-    survey = _Survey()
-    if isinstance(whole, Plain) and isinstance(read(text), Unknown):
-        survey.compound(whole)
-    if not (survey.texts and _names_what_it_runs(whole)):
-        survey.text(text, 0)
-    return Reading(
+    analysis = analyze_script(text)
+    whole = analysis.script
+    survey = _CommandCollector()
+    if isinstance(whole, PlainScript) and isinstance(parse_plain(text), UnparsedScript):
+        survey.add_compound(whole)
+    if not (survey.plain_scripts and _has_only_literal_programs(whole)):
+        survey.add_text(text, 0)
+    return ParsedCommand(
         text,
         whole,
-        analysis.looks,
-        tuple(survey.texts),
+        analysis.read_specs,
+        tuple(survey.plain_scripts),
         tuple(survey.commands),
         tuple(dict.fromkeys(survey.lines)),
-        tuple(dict.fromkeys(survey.runs)),
-        survey.unread,
+        tuple(dict.fromkeys(survey.token_runs)),
+        survey.partly_unparsed,
         survey.complete,
     )
 
 
-def _names_what_it_runs(plain: Plain | Unknown) -> bool:
+def _has_only_literal_programs(script: PlainScript | UnparsedScript) -> bool:
     """Whether every program is spelled out, so that the words need not be searched for one."""
     return (
-        isinstance(plain, Plain)
-        and plain.form is not Form.SUBSTITUTING
-        and all(command.words[0].fixed for command in plain.commands if command.words)
+        isinstance(script, PlainScript)
+        and script.form is not Form.SUBSTITUTING
+        and all(command.words[0].fixed for command in script.commands if command.words)
     )
 
 
-class _Survey:
+class _CommandCollector:
     """Collects what one text may run."""
 
     def __init__(self) -> None:
-        self.texts: list[Plain] = []
+        self.plain_scripts: list[PlainScript] = []
         self.commands: list[tuple[Word, ...]] = []
         self.lines: list[str] = []
-        self.runs: list[tuple[str, ...]] = []
+        self.token_runs: list[tuple[str, ...]] = []
         self.complete = True
-        self.unread = False
-        self._seen: set[tuple[str, ...]] = set()
-        self._read: set[str] = set()
-        self._values: dict[str, str] = {}
+        self.partly_unparsed = False
+        self._seen_words: set[tuple[str, ...]] = set()
+        self._seen_texts: set[str] = set()
+        self._variables: dict[str, str] = {}
         self._work = 0
 
-    def compound(self, plain: Plain) -> None:
+    def add_compound(self, script: PlainScript) -> None:
         """A text beyond the plain subset that is understood all the same."""
-        self.texts.append(plain)
-        self._commands(plain)
-        for name, words in plain.loops:
+        self.plain_scripts.append(script)
+        self._add_commands(script)
+        for name, words in script.loops:
             for word in words:
-                self._values[name] = word.value
-                self._commands(plain)
+                self._variables[name] = word.value
+                self._add_commands(script)
 
-    def _commands(self, plain: Plain) -> None:
-        for command in plain.commands:
-            self._command(command, 0)
+    def _add_commands(self, script: PlainScript) -> None:
+        for command in script.commands:
+            self._add_command(command, 0)
 
-    def text(self, text: str, depth: int) -> None:
-        if text in self._read:
+    def add_text(self, text: str, depth: int) -> None:
+        if text in self._seen_texts:
             return
-        if depth > DEEPEST or len(text) > LONGEST or self._work > _MOST_WORK:
+        if depth > MAX_DEPTH or len(text) > MAX_TEXT_CHARS or self._work > _MAX_WORK:
             self.complete = False
             return
-        self._read.add(text)
+        self._seen_texts.add(text)
         self._work += len(text)
-        plain = read(text)
-        if isinstance(plain, Plain):
-            self.texts.append(plain)
+        plain = parse_plain(text)
+        if isinstance(plain, PlainScript):
+            self.plain_scripts.append(plain)
             for command in plain.commands:
-                self._command(command, depth)
+                self._add_command(command, depth)
         else:
-            self._run(tokens(text), depth)
+            self._add_token_runs(tokenize_unparsed(text), depth)
 
-    def _command(self, command: SimpleCommand, depth: int) -> None:
-        self._words(command.words, depth)
-        substituted = self._substituted(command.words)
+    def _add_command(self, command: SimpleCommand, depth: int) -> None:
+        self._add_words(command.words, depth)
+        substituted = self._substitute_variables(command.words)
         if substituted is not None:
-            self._words(substituted, depth)
+            self._add_words(substituted, depth)
         for assignment in command.assignments:
-            self._assign(assignment)
+            self._record_assignment(assignment)
 
-    def _words(self, words: tuple[Word, ...], depth: int) -> None:
+    def _add_words(self, words: tuple[Word, ...], depth: int) -> None:
         key = tuple(word.raw for word in words)
-        if not words or key in self._seen:
+        if not words or key in self._seen_words:
             return
-        if self._work > _MOST_WORK:
+        if self._work > _MAX_WORK:
             self.complete = False
             return
-        self._seen.add(key)
+        self._seen_words.add(key)
         self.commands.append(words)
-        self._line(words)
-        self._inside(words, depth)
+        self._add_lines(words)
+        self._add_nested(words, depth)
 
-    def _line(self, words: tuple[Word, ...]) -> None:
+    def _add_lines(self, words: tuple[Word, ...]) -> None:
         """As it is, with expansions as they are written, and without the program's directory."""
         shapes = [word.shape for word in words]
         name = PurePosixPath(shapes[0]).name
@@ -167,84 +167,84 @@ class _Survey:
             self._work += len(joined)
             self.lines.append(joined)
 
-    def _inside(self, words: tuple[Word, ...], depth: int) -> None:
-        name = program(words)
-        shorter = without_git_options(words)
+    def _add_nested(self, words: tuple[Word, ...], depth: int) -> None:
+        name = get_program_name(words)
+        shorter = strip_git_options(words)
         if shorter is not None:
-            self._words(shorter, depth)
-        if name in DECLARING:
-            self._declare(words)
+            self._add_words(shorter, depth)
+        if name in DECLARATION_BUILTINS:
+            self._record_declarations(words)
         if name in SHELLS:
-            for word in _scripts(words):
-                self._script(word, depth)
-        if name in EVALUATORS:
-            self.text(" ".join(word.value for word in words[1:]), depth + 1)
+            for word in _select_script_words(words):
+                self._add_script_argument(word, depth)
+        if name in SHELL_TEXT_BUILTINS:
+            self.add_text(" ".join(word.value for word in words[1:]), depth + 1)
             for word in words[1:]:
-                self._script(word, depth)
-        if name in EVALUATING:
+                self._add_script_argument(word, depth)
+        if name in SUBSTITUTING_BUILTINS:
             for word in words[1:]:
                 if "$(" in word.value or "`" in word.value:
-                    self._run(tokens(word.value), depth)
-        self._wrapped(words, depth)
+                    self._add_token_runs(tokenize_unparsed(word.value), depth)
+        self._add_wrapped(words, depth)
 
-    def _wrapped(self, words: tuple[Word, ...], depth: int) -> None:
-        found = inner(words)
+    def _add_wrapped(self, words: tuple[Word, ...], depth: int) -> None:
+        found = find_wrapped_command(words)
         if found is None:
             return
         for start in found.starts:
-            self._words(words[start:], depth)
+            self._add_words(words[start:], depth)
         if not found.certain:
             # Some take a whole command line as one argument (`ssh host "…"`, `env -S "…"`).
-            self.text(" ".join(word.value for word in words[1:]), depth + 1)
+            self.add_text(" ".join(word.value for word in words[1:]), depth + 1)
             for word in words[1:]:
-                self._script(word, depth)
+                self._add_script_argument(word, depth)
 
-    def _script(self, word: Word, depth: int) -> None:
+    def _add_script_argument(self, word: Word, depth: int) -> None:
         """An argument that may be shell text: itself, or what is glued to an option."""
         text = word.value
         candidates = [text] if not text.startswith("-") else [text[2:], text.partition("=")[2]]
         for candidate in candidates:
             if candidate.strip():
-                self.text(candidate, depth + 1)
+                self.add_text(candidate, depth + 1)
 
-    def _run(self, runs: tuple[tuple[str, ...], ...], depth: int) -> None:
-        self.unread = self.unread or depth > 0
+    def _add_token_runs(self, runs: tuple[tuple[str, ...], ...], depth: int) -> None:
+        self.partly_unparsed = self.partly_unparsed or depth > 0
         for run in runs:
-            self.runs.append(run)
+            self.token_runs.append(run)
             based = tuple(PurePosixPath(token).name or token for token in run)
             if based != run:
-                self.runs.append(based)
+                self.token_runs.append(based)
             self._work += sum(map(len, run)) * 2
-            if any(token in _DELEGATES for token in based):
+            if any(token in _COMMAND_RUNNERS for token in based):
                 for token in run:
                     if any(blank in token for blank in " \t\n;"):
-                        self.text(token, depth + 1)
+                        self.add_text(token, depth + 1)
 
-    def _declare(self, words: tuple[Word, ...]) -> None:
+    def _record_declarations(self, words: tuple[Word, ...]) -> None:
         for word in words[1:]:
             name, equals, value = word.value.partition("=")
             if equals and word.fixed:
-                self._values[name] = value
+                self._variables[name] = value
 
-    def _assign(self, assignment: Assignment) -> None:
+    def _record_assignment(self, assignment: Assignment) -> None:
         """Every value that a name may have had is not kept: the last one is, as bash would."""
         if assignment.value.fixed:
-            self._values[assignment.name] = assignment.value.value
+            self._variables[assignment.name] = assignment.value.value
 
-    def _substituted(self, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    def _substitute_variables(self, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
         """The words with the variables that the text itself has set; None where there are none."""
         if all(word.fixed for word in words):
             return None
         changed: list[Word] = []
         for word in words:
-            changed.extend(self._filled(word))
+            changed.extend(self._substitute_word(word))
         result = tuple(changed)
         return None if result == words else result
 
-    def _filled(self, word: Word) -> list[Word]:
+    def _substitute_word(self, word: Word) -> list[Word]:
         pieces = [
-            Literal(self._values[piece.name])
-            if isinstance(piece, Variable) and piece.name in self._values
+            Literal(self._variables[piece.name])
+            if isinstance(piece, Variable) and piece.name in self._variables
             else piece
             for piece in word.pieces
         ]
@@ -255,15 +255,17 @@ class _Survey:
         return [Word(part, (Literal(part),)) for part in filled.value.split()]
 
 
-def _scripts(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def _select_script_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """What a shell may take for shell text: a script's own arguments are none."""
     takes_options = len(words) > 1 and (words[1].value[:1] in "-+" or not words[1].fixed)
     return words[1:] if takes_options else words[1:2]
 
 
-def starts_of(run: tuple[str, ...]) -> tuple[str, ...]:
+def skip_to_program(tokens: tuple[str, ...]) -> tuple[str, ...]:
     """The run from its first word that can be a program's name."""
     at = 0
-    while at < len(run) and (run[at] in RESERVED or run[at] in _DELEGATES or "=" in run[at]):
+    while at < len(tokens) and (
+        tokens[at] in RESERVED or tokens[at] in _COMMAND_RUNNERS or "=" in tokens[at]
+    ):
         at += 1
-    return run[at:]
+    return tokens[at:]

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from mcp_dispatch.policy.commands.wrappers import inner, program
+from mcp_dispatch.policy.commands.wrappers import find_wrapped_command, get_program_name
 from mcp_dispatch.shell.ast import (
     EXPANSION,
     Literal,
-    Plain,
+    PlainScript,
     Redirect,
     SimpleCommand,
     Variable,
@@ -51,60 +51,60 @@ WRITERS = frozenset(
         *("shred", "unlink", "mkfifo", "mknod", "patch", "ed", "ex", "vi", "vim", "nano"),
     }
 )
-_PROGRAM_OPTIONS = frozenset({"-e", "-f", "--regexp", "--file", "--expression"})
-_MOVES = frozenset({"cd", "pushd", "popd"})
-_HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_SCRIPT_OPTIONS = frozenset({"-e", "-f", "--regexp", "--file", "--expression"})
+_DIRECTORY_CHANGERS = frozenset({"cd", "pushd", "popd"})
+_HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class FileAccess:
     """A path as a command names it. `directories` are where the command may run; None if unknown.
 
     `spelled` has an `EXPANSION` where only the shell knows.
     """
 
-    spelled: str
+    path: str
     directories: tuple[Path, ...] | None
 
     @property
     def known(self) -> bool:
-        anchored = self.spelled.startswith("/") or self.directories is not None
-        return EXPANSION not in self.spelled and anchored
+        anchored = self.path.startswith("/") or self.directories is not None
+        return EXPANSION not in self.path and anchored
 
 
 @dataclass(frozen=True, slots=True)
-class Touches:
+class FileAccesses:
     """`redirects` are the writes that belong to no program; `named` is every argument.
 
     `places` has for each command the directories in which it may run; None where not known.
     """
 
-    reads: tuple[Touch, ...]
-    writes: tuple[Touch, ...]
-    redirects: tuple[Touch, ...]
-    named: tuple[Touch, ...]
-    places: tuple[tuple[Path, ...] | None, ...]
+    reads: tuple[FileAccess, ...]
+    writes: tuple[FileAccess, ...]
+    redirects: tuple[FileAccess, ...]
+    mentions: tuple[FileAccess, ...]
+    command_directories: tuple[tuple[Path, ...] | None, ...]
 
 
-def touches(plain: Plain, directory: Path | None, home: Path) -> Touches:
+def collect_file_accesses(script: PlainScript, directory: Path | None, home: Path) -> FileAccesses:
     """Follows `cd`: after it, a command may run in the old directory or in the new one."""
-    survey = _Survey(directory, home)
+    survey = _AccessCollector(directory, home)
     places: list[tuple[Path, ...] | None] = []
-    for command in plain.commands:
+    for command in script.commands:
         places.append(survey.directories)
-        survey.command(command)
-    for name, words in plain.loops:
-        survey.loop(name, words, plain.commands)
-    return Touches(
+        survey.add_command(command)
+    for name, words in script.loops:
+        survey.add_loop(name, words, script.commands)
+    return FileAccesses(
         tuple(survey.reads),
         tuple(survey.writes),
         tuple(survey.redirects),
-        tuple(survey.named),
+        tuple(survey.mentions),
         tuple(places),
     )
 
 
-def spelled(word: Word, home: Path) -> str:
+def expand_home(word: Word, home: Path) -> str:
     """The word with `~` and `$HOME` filled in."""
     return "".join(
         piece.text
@@ -116,140 +116,146 @@ def spelled(word: Word, home: Path) -> str:
     )
 
 
-class _Survey:
+class _AccessCollector:
     def __init__(self, directory: Path | None, home: Path) -> None:
-        self.reads: list[Touch] = []
-        self.writes: list[Touch] = []
-        self.redirects: list[Touch] = []
-        self.named: list[Touch] = []
+        self.reads: list[FileAccess] = []
+        self.writes: list[FileAccess] = []
+        self.redirects: list[FileAccess] = []
+        self.mentions: list[FileAccess] = []
         self._home = home
         self.directories = None if directory is None else (directory,)
 
-    def command(self, command: SimpleCommand) -> None:
+    def add_command(self, command: SimpleCommand) -> None:
         for redirect in command.redirects:
-            self.redirect(redirect)
-        self.words(command.words)
+            self.add_redirect(redirect)
+        self.add_words(command.words)
 
-    def loop(self, name: str, words: Sequence[Word], commands: Sequence[SimpleCommand]) -> None:
+    def add_loop(self, name: str, words: Sequence[Word], commands: Sequence[SimpleCommand]) -> None:
         """What the commands touch when the variable has become one of the words."""
-        self.named.extend(map(self._touch, self._everything_named(words)))
-        using = [one for one in commands if any(_uses(name, word) for word in _all_words(one))]
+        self.mentions.extend(map(self._to_access, self._iter_mentions(words)))
+        using = [
+            one for one in commands if any(_has_variable(name, word) for word in _list_words(one))
+        ]
         for word in words:
             for command in using:
-                self.command(_with(name, word, command))
+                self.add_command(_substitute_variable(name, word, command))
 
-    def redirect(self, redirect: Redirect) -> None:
-        touch = self._touch(spelled(redirect.target, self._home))
-        if touch.spelled in _HARMLESS or not (redirect.reads or redirect.writes):
+    def add_redirect(self, redirect: Redirect) -> None:
+        touch = self._to_access(expand_home(redirect.target, self._home))
+        if touch.path in _HARMLESS_TARGETS or not (redirect.reads or redirect.writes):
             return
-        self.named.append(touch)
+        self.mentions.append(touch)
         (self.reads if redirect.reads else self.redirects).append(touch)
 
-    def words(self, words: tuple[Word, ...]) -> None:
-        self.named.extend(map(self._touch, self._everything_named(words[1:])))
-        name = program(words)
-        if name in _MOVES:
-            self._move(words)
-        operands = [spelled(word, self._home) for word in _operands(words)]
+    def add_words(self, words: tuple[Word, ...]) -> None:
+        self.mentions.extend(map(self._to_access, self._iter_mentions(words[1:])))
+        name = get_program_name(words)
+        if name in _DIRECTORY_CHANGERS:
+            self._change_directory(words)
+        operands = [expand_home(word, self._home) for word in _select_operands(words)]
         if name in PATTERN_READERS:
-            self._pattern_reader(name, words, operands)
+            self._add_pattern_reader(name, words, operands)
         elif name in COPIERS:
-            self._copy(words, operands)
+            self._add_copy(words, operands)
         else:
             if name in READERS:
-                self.reads.extend(map(self._touch, operands))
+                self.reads.extend(map(self._to_access, operands))
             if name in WRITERS:
-                self.writes.extend(map(self._touch, self._targets(name, operands)))
+                self.writes.extend(map(self._to_access, self._list_targets(name, operands)))
         if name == "dd":
-            self._dd(words)
-        found = inner(words)
+            self._add_dd(words)
+        found = find_wrapped_command(words)
         if found is not None and found.certain:
-            self.words(words[found.starts[0] :])
+            self.add_words(words[found.starts[0] :])
 
-    def _touch(self, text: str) -> Touch:
-        return Touch(text, self.directories)
+    def _to_access(self, text: str) -> FileAccess:
+        return FileAccess(text, self.directories)
 
-    def _everything_named(self, words: Sequence[Word]) -> Iterator[str]:
+    def _iter_mentions(self, words: Sequence[Word]) -> Iterator[str]:
         for word in words:
-            text = spelled(word, self._home)
+            text = expand_home(word, self._home)
             yield text
             _, equals, value = text.partition("=")
             if equals and value:
                 yield value
 
-    def _move(self, words: Sequence[Word]) -> None:
-        targets = _operands(words)
-        text = spelled(targets[0], self._home) if len(targets) == 1 else EXPANSION
-        if program(words) != "cd" or EXPANSION in text or self.directories is None:
+    def _change_directory(self, words: Sequence[Word]) -> None:
+        targets = _select_operands(words)
+        text = expand_home(targets[0], self._home) if len(targets) == 1 else EXPANSION
+        if get_program_name(words) != "cd" or EXPANSION in text or self.directories is None:
             self.directories = None
             return
         moved = tuple(directory / text for directory in self.directories)
         self.directories = tuple(dict.fromkeys((*self.directories, *moved)))
 
-    def _pattern_reader(self, name: str, words: Sequence[Word], operands: list[str]) -> None:
-        given = any(word.value.partition("=")[0] in _PROGRAM_OPTIONS for word in words)
-        files = [self._touch(text) for text in (operands if given else operands[1:])]
+    def _add_pattern_reader(self, name: str, words: Sequence[Word], operands: list[str]) -> None:
+        given = any(word.value.partition("=")[0] in _SCRIPT_OPTIONS for word in words)
+        files = [self._to_access(text) for text in (operands if given else operands[1:])]
         self.reads.extend(files)
-        if name == "sed" and any(_edits_in_place(word.value) for word in words):
+        if name == "sed" and any(_is_in_place_option(word.value) for word in words):
             self.writes.extend(files)
 
-    def _copy(self, words: Sequence[Word], operands: list[str]) -> None:
+    def _add_copy(self, words: Sequence[Word], operands: list[str]) -> None:
         given = [
             word.value.partition("=")[2]
             for word in words
             if word.value.startswith("--target-directory=")
         ]
-        self.reads.extend(map(self._touch, operands))
+        self.reads.extend(map(self._to_access, operands))
         target = given[:1] or operands[-1:]
         # With `-t DIR`, which we do not read apart, any operand may be the directory.
         targets = operands if any(word.value == "-t" for word in words) else target
         sources = operands if given else operands[:-1]
         for one in targets:
-            self.writes.append(self._touch(one))
-            self.writes.extend(self._touch(_into(one, source)) for source in sources)
+            self.writes.append(self._to_access(one))
+            self.writes.extend(self._to_access(_join_basename(one, source)) for source in sources)
 
-    def _targets(self, name: str, operands: list[str]) -> list[str]:
-        into = [_into(operands[-1], source) for source in operands[:-1]] if name == "mv" else []
+    def _list_targets(self, name: str, operands: list[str]) -> list[str]:
+        into = (
+            [_join_basename(operands[-1], source) for source in operands[:-1]]
+            if name == "mv"
+            else []
+        )
         return [*operands, *into]
 
-    def _dd(self, words: Sequence[Word]) -> None:
+    def _add_dd(self, words: Sequence[Word]) -> None:
         for word in words[1:]:
-            name, _, value = spelled(word, self._home).partition("=")
+            name, _, value = expand_home(word, self._home).partition("=")
             if name in ("if", "of") and value:
-                (self.reads if name == "if" else self.writes).append(self._touch(value))
+                (self.reads if name == "if" else self.writes).append(self._to_access(value))
 
 
-def _all_words(command: SimpleCommand) -> tuple[Word, ...]:
+def _list_words(command: SimpleCommand) -> tuple[Word, ...]:
     return (*command.words, *(redirect.target for redirect in command.redirects))
 
 
-def _uses(name: str, word: Word) -> bool:
+def _has_variable(name: str, word: Word) -> bool:
     return any(isinstance(piece, Variable) and piece.name == name for piece in word.pieces)
 
 
-def _with(name: str, value: Word, command: SimpleCommand) -> SimpleCommand:
+def _substitute_variable(name: str, value: Word, command: SimpleCommand) -> SimpleCommand:
     """The command as it is when the variable has that value."""
 
-    def filled(word: Word) -> Word:
+    def substitute(word: Word) -> Word:
         pieces = [
             value.pieces if isinstance(piece, Variable) and piece.name == name else (piece,)
             for piece in word.pieces
         ]
         return Word(word.raw, tuple(piece for some in pieces for piece in some))
 
-    redirects = (replace(one, target=filled(one.target)) for one in command.redirects)
-    return SimpleCommand((), tuple(map(filled, command.words)), tuple(redirects))
+    redirects = (replace(one, target=substitute(one.target)) for one in command.redirects)
+    return SimpleCommand((), tuple(map(substitute, command.words)), tuple(redirects))
 
 
-def _operands(words: Sequence[Word]) -> list[Word]:
+def _select_operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words[1:] if not word.value.startswith("-")]
 
 
-def _into(directory: str, source: str) -> str:
+def _join_basename(directory: str, source: str) -> str:
     return f"{directory}/{PurePosixPath(source).name}"
 
 
-def _edits_in_place(option: str) -> bool:
+def _is_in_place_option(option: str) -> bool:
     if option.startswith("--"):
         return option.startswith("--i")
     return option.startswith("-") and "i" in option

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from mcp_dispatch.shell.ast import EXPANSION, Glob, Plain, SimpleCommand, Word
-from mcp_dispatch.shell.plain_parser import read
+from mcp_dispatch.shell.ast import EXPANSION, GlobCharacter, PlainScript, SimpleCommand, Word
+from mcp_dispatch.shell.plain_parser import parse_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Wildcard:
     pieces: tuple[str, ...]
 
     @staticmethod
-    def of(pattern: str) -> "Wildcard":
+    def parse(pattern: str) -> "Wildcard":
         return Wildcard(tuple(pattern.split("*")))
 
     @property
@@ -42,7 +42,7 @@ class Wildcard:
             at = found + len(piece)
         return True
 
-    def could_match(self, text: str) -> bool:
+    def may_match(self, text: str) -> bool:
         """Whether `text` fits for some meaning of its `EXPANSION`s, each of which may be any text."""
         chunks = tuple(text.split(EXPANSION))
         if len(chunks) == 1:
@@ -50,11 +50,11 @@ class Wildcard:
         if self.literal:
             return Wildcard(chunks).matches(self.pieces[0])
         # Both have a gap: whatever stands in the middle of one fits into the gap of the other.
-        starts_alike = _begins(chunks[0], self.pieces[0])
-        return starts_alike and _begins(chunks[-1][::-1], self.pieces[-1][::-1])
+        starts_alike = _is_prefix_either_way(chunks[0], self.pieces[0])
+        return starts_alike and _is_prefix_either_way(chunks[-1][::-1], self.pieces[-1][::-1])
 
 
-def _begins(one: str, other: str) -> bool:
+def _is_prefix_either_way(one: str, other: str) -> bool:
     """Whether the longer begins with the shorter."""
     return one.startswith(other) or other.startswith(one)
 
@@ -68,7 +68,7 @@ ANYTHING = "\x1d"
 _AROUND_OPERATORS = re.compile(r"\s*([|&;<>()])\s*")
 
 
-class Match(Enum):
+class RuleMatch(Enum):
     NO = 0
     MAYBE = 1
     """It depends on what the running shell makes of a variable or a glob."""
@@ -86,52 +86,52 @@ class CommandPattern:
 
     anchored: tuple[Wildcard, ...]
     anywhere: tuple[Wildcard, ...]
-    text: Wildcard
-    exact: str | None
+    text_pattern: Wildcard
+    exact_text: str | None
     words: tuple[str, ...] = ()
-    spelled: tuple[str, ...] = ()
-    assigned: int = 0
-    open: bool = False
+    literal_words: tuple[str, ...] = ()
+    assignment_count: int = 0
+    allows_more_words: bool = False
 
     @property
-    def leading(self) -> int:
+    def literal_word_count(self) -> int:
         """How many words it names in full before anything is left open."""
-        return len(self.spelled)
+        return len(self.literal_words)
 
-    def fits(self, line: str) -> bool:
+    def matches(self, line: str) -> bool:
         """Whether the line surely matches."""
         for wildcard in self.anchored:  # noqa: SIM110  (`any` takes twice as long)
             if wildcard.matches(line):
                 return True
         return False
 
-    def match(self, line: str) -> Match:
-        if self.fits(line):
-            return Match.YES
-        unsure = EXPANSION in line and any(one.could_match(line) for one in self.anchored)
-        return Match.MAYBE if unsure else Match.NO
+    def match_line(self, line: str) -> RuleMatch:
+        if self.matches(line):
+            return RuleMatch.YES
+        unsure = EXPANSION in line and any(one.may_match(line) for one in self.anchored)
+        return RuleMatch.MAYBE if unsure else RuleMatch.NO
 
-    def occurs_in(self, line: str) -> bool:
+    def matches_anywhere(self, line: str) -> bool:
         """Whether it matches from any word of the line on."""
         return any(wildcard.matches(SEPARATOR + line) for wildcard in self.anywhere)
 
 
-def command_pattern(specifier: str) -> CommandPattern | None:
+def parse_command_pattern(specifier: str) -> CommandPattern | None:
     """None where nothing is left to match."""
-    body, tail = _split(specifier.strip())
+    body, tail = _split_tail(specifier.strip())
     if not body:
         return None
-    text = Wildcard.of(collapsed(body))
+    text = Wildcard.parse(collapse_blanks(body))
     exact = None if tail or "*" in body else specifier.strip()
-    reading = read(body)
-    if not (isinstance(reading, Plain) and len(reading.commands) == 1):
-        return _of_whole_texts(text, exact)
+    reading = parse_plain(body)
+    if not (isinstance(reading, PlainScript) and len(reading.commands) == 1):
+        return _build_text_pattern(text, exact)
     command = reading.commands[0]
     if command.redirects or not command.words:
-        return _of_whole_texts(text, exact)
-    words = [*(_assigned(command)), *(_pattern(word) for word in command.words)]
-    anchored = _wildcards(SEPARATOR.join(words), tail)
-    anywhere = _wildcards(ANYTHING + SEPARATOR + SEPARATOR.join(words), tail)
+        return _build_text_pattern(text, exact)
+    words = [*(_format_assignments(command)), *(_to_pattern_text(word) for word in command.words)]
+    anchored = _build_wildcards(SEPARATOR.join(words), tail)
+    anywhere = _build_wildcards(ANYTHING + SEPARATOR + SEPARATOR.join(words), tail)
     leading = next((at for at, word in enumerate(words) if ANYTHING in word), len(words))
     return CommandPattern(
         anchored,
@@ -141,16 +141,16 @@ def command_pattern(specifier: str) -> CommandPattern | None:
         tuple(words),
         tuple(words[:leading]),
         len(command.assignments),
-        open=tail,
+        allows_more_words=tail,
     )
 
 
-def _of_whole_texts(text: Wildcard, exact: str | None) -> CommandPattern:
+def _build_text_pattern(text: Wildcard, exact: str | None) -> CommandPattern:
     """A pattern that is more than one simple command."""
     return CommandPattern((), (), text, exact)
 
 
-def _split(specifier: str) -> tuple[str, bool]:
+def _split_tail(specifier: str) -> tuple[str, bool]:
     """The pattern without its tail, and whether more words may follow."""
     for ending in (":*", " *"):
         if specifier.endswith(ending):
@@ -158,23 +158,24 @@ def _split(specifier: str) -> tuple[str, bool]:
     return specifier, False
 
 
-def collapsed(text: str) -> str:
+def collapse_blanks(text: str) -> str:
     """The text with one blank between words, and none around operators."""
     return _AROUND_OPERATORS.sub(r"\1", " ".join(text.split()))
 
 
-def _assigned(command: SimpleCommand) -> list[str]:
-    return [f"{one.name}={_pattern(one.value)}" for one in command.assignments]
+def _format_assignments(command: SimpleCommand) -> list[str]:
+    return [f"{one.name}={_to_pattern_text(one.value)}" for one in command.assignments]
 
 
-def _pattern(word: Word) -> str:
+def _to_pattern_text(word: Word) -> str:
     return "".join(
-        ANYTHING if piece == Glob("*") else Word("", (piece,)).value for piece in word.pieces
+        ANYTHING if piece == GlobCharacter("*") else Word("", (piece,)).value
+        for piece in word.pieces
     )
 
 
-def _wildcards(body: str, tail: bool) -> tuple[Wildcard, ...]:
+def _build_wildcards(body: str, allow_more_words: bool) -> tuple[Wildcard, ...]:
     exactly = Wildcard(tuple(body.split(ANYTHING)))
-    if not tail:
+    if not allow_more_words:
         return (exactly,)
     return (exactly, Wildcard((*f"{body}{SEPARATOR}".split(ANYTHING), "")))

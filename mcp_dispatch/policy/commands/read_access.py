@@ -7,173 +7,186 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import Places, Unresolvable, names_of
-from mcp_dispatch.policy.commands.file_access import Touch
-from mcp_dispatch.policy.facts import Evidence, Names, resolved
-from mcp_dispatch.policy.paths.hidden import Hiding
+from mcp_dispatch.fs.resolve import PathAnchors, PathResolutionError, resolve_all_names
+from mcp_dispatch.policy.commands.file_access import FileAccess
+from mcp_dispatch.policy.facts import CallFacts, FileNames, resolve_accesses
+from mcp_dispatch.policy.paths.hidden import HiddenPaths
 from mcp_dispatch.policy.paths.protected import ProtectedPaths
-from mcp_dispatch.policy.rules.deny_ask import ClosedRules
-from mcp_dispatch.shell.analyze import only_looks
-from mcp_dispatch.shell.arguments import Look
-from mcp_dispatch.shell.ast import Form, Plain, SimpleCommand
-from mcp_dispatch.shell.safe_programs import BUILTINS
+from mcp_dispatch.policy.rules.deny_ask import DenyAskRules
+from mcp_dispatch.shell.analyze import has_no_side_effects
+from mcp_dispatch.shell.arguments import ReadSpec
+from mcp_dispatch.shell.ast import Form, PlainScript, SimpleCommand
+from mcp_dispatch.shell.safe_programs import SHELL_BUILTINS
 
-MOST = 5_000
+MAX_FILES = 5_000
 """Files that are looked through to find out what a search would read."""
 
-_ALWAYS = frozenset({"/dev/null", "/dev/stdin"})
+_ALWAYS_READABLE = frozenset({"/dev/null", "/dev/stdin"})
 
 
-class Looking:
+class ReadAccess:
     """Judges the commands of one call, one by one."""
 
     def __init__(
         self,
-        evidence: Evidence,
-        places: Places,
-        working: Sequence[Path],
-        closed: ClosedRules,
-        protected: ProtectedPaths,
+        facts: CallFacts,
+        anchors: PathAnchors,
+        working_directories: Sequence[Path],
+        deny_ask_rules: DenyAskRules,
+        protected_paths: ProtectedPaths,
     ) -> None:
-        self._evidence = evidence
-        self._places = places
-        self._working = working
-        self._closed = closed
-        self._protected = protected
-        self._judged: dict[int, bool] = {}
+        self._facts = facts
+        self._anchors = anchors
+        self._working_directories = working_directories
+        self._deny_ask_rules = deny_ask_rules
+        self._protected_paths = protected_paths
+        self._results: dict[int, bool] = {}
 
-    def only(self) -> bool:
+    def can_read_all(self) -> bool:
         """Whether every command only looks, and at nothing but what may be seen.
 
         The files that redirects write are judged elsewhere.
         """
-        read = self._evidence.reading
-        if read is None or not isinstance(read.plain, Plain) or read.plain.form is not Form.FLAT:
+        read = self._facts.parsed_command
+        if (
+            read is None
+            or not isinstance(read.script, PlainScript)
+            or read.script.form is not Form.FLAT
+        ):
             return False
-        return all(map(self.at, range(len(read.plain.commands))))
+        return all(map(self.can_read, range(len(read.script.commands))))
 
-    def at(self, position: int) -> bool:
+    def can_read(self, position: int) -> bool:
         """Of the command at that position of the text."""
-        if position not in self._judged:
-            self._judged[position] = self._may(position)
-        return self._judged[position]
+        if position not in self._results:
+            self._results[position] = self._check_command(position)
+        return self._results[position]
 
-    def _may(self, position: int) -> bool:
-        read, shell = self._evidence.reading, self._evidence.shell
-        if read is None or shell is None or not isinstance(read.plain, Plain):
+    def _check_command(self, position: int) -> bool:
+        read, shell = self._facts.parsed_command, self._facts.shell_access
+        if read is None or shell is None or not isinstance(read.script, PlainScript):
             return False
-        look, directories = read.looks[position], shell.places[position]
+        look, directories = read.read_specs[position], shell.command_directories[position]
         if look is None or not directories:
             return False
         return (
-            self._is_itself(read.plain.commands[position])
-            and self._does_no_more(look, directories)
-            and self._may_see(look, directories)
+            self._is_system_program(read.script.commands[position])
+            and self._has_no_side_effects(look, directories)
+            and self._may_read(look, directories)
         )
 
-    def _is_itself(self, command: SimpleCommand) -> bool:
+    def _is_system_program(self, command: SimpleCommand) -> bool:
         """Whether no file of the workspace answers to the program's name."""
         name = command.words[0].raw if command.words else ""
-        if not name or name in BUILTINS:
+        if not name or name in SHELL_BUILTINS:
             return True
         for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
             if not Path(directory).is_absolute():
                 return False
             file = f"{directory}/{name}"
             if os.access(file, os.X_OK):
-                return not self._touches_work(file)
+                return not self._is_in_workspace(file)
         return True
 
-    def _touches_work(self, file: str) -> bool:
+    def _is_in_workspace(self, file: str) -> bool:
         try:
-            names = names_of(file, None, self._places.home)
-        except Unresolvable:
+            names = resolve_all_names(file, None, self._anchors.home)
+        except PathResolutionError:
             return True
-        return any(self._places.all_inside([name], self._working) for name in names)
+        return any(self._anchors.contains_all([name], self._working_directories) for name in names)
 
-    def _does_no_more(self, look: Look, directories: tuple[Path, ...]) -> bool:
-        cwd = self._evidence.subject.cwd
+    def _has_no_side_effects(self, spec: ReadSpec, directories: tuple[Path, ...]) -> bool:
+        cwd = self._facts.subject.cwd
         if cwd is None:
             return False
         # Elsewhere, a repository is not the one that the user has opened.
-        if look.repository and any(_real(one) != _real(cwd) for one in directories):
+        if spec.uses_repository and any(_resolve(one) != _resolve(cwd) for one in directories):
             return False
-        return only_looks(look, cwd, self._places.home, os.environ)
+        return has_no_side_effects(spec, cwd, self._anchors.home, os.environ)
 
-    def _may_see(self, look: Look, directories: tuple[Path, ...]) -> bool:
-        named = [path for path in look.paths if path not in _ALWAYS]
-        named += [_directory_of(pattern) for pattern in look.globs]
-        paths = dict.fromkeys([*named, "."] if look.here else named)
-        touches = [Touch(path, directories) for path in paths]
-        files: list[Names] = list(resolved(touches, self._places.home))
+    def _may_read(self, spec: ReadSpec, directories: tuple[Path, ...]) -> bool:
+        named = [path for path in spec.paths if path not in _ALWAYS_READABLE]
+        named += [_get_glob_directory(pattern) for pattern in spec.globs]
+        paths = dict.fromkeys([*named, "."] if spec.reads_cwd else named)
+        touches = [FileAccess(path, directories) for path in paths]
+        files: list[FileNames] = list(resolve_accesses(touches, self._anchors.home))
         if len(files) < len(touches) * len(directories):
             return False
-        matched = [self._matched(pattern, directories) for pattern in look.globs]
+        matched = [self._expand_glob(pattern, directories) for pattern in spec.globs]
         for found in matched:
             if found is None:
                 return False
             files += found
-        if not all(map(self._open, files)):
+        if not all(map(self._is_readable, files)):
             return False
-        return not look.sweeps or all(self._may_sweep(names[-1], look) for names in files)
+        return not spec.reads_unnamed_files or all(
+            self._may_search(names[-1], spec) for names in files
+        )
 
-    def _matched(self, pattern: str, directories: tuple[Path, ...]) -> list[Names] | None:
+    def _expand_glob(self, pattern: str, directories: tuple[Path, ...]) -> list[FileNames] | None:
         """All that the pattern may become; None where that is too much, or not known."""
         every = [
             str(directory / name)
             for directory in directories
             for name in islice(
                 glob.iglob(pattern, root_dir=directory, include_hidden=True),  # noqa: PTH207  (absolute ones too)
-                MOST + 1,
+                MAX_FILES + 1,
             )
         ]
-        if len(every) > MOST:
+        if len(every) > MAX_FILES:
             return None
         try:
-            return [names_of(path, None, self._places.home) for path in every]
-        except Unresolvable:
+            return [resolve_all_names(path, None, self._anchors.home) for path in every]
+        except PathResolutionError:
             return None
 
-    def _open(self, names: Names) -> bool:
+    def _is_readable(self, names: FileNames) -> bool:
         """Whether it lies inside, and no rule closes it."""
-        if not self._places.all_inside(names, self._working) or self._protected.private(names):
+        if not self._anchors.contains_all(
+            names, self._working_directories
+        ) or self._protected_paths.is_private(names):
             return False
-        return not any(rules.covering_any([names], self._places) for rules in self._closed.reads)
+        return not any(
+            rules.find_covering_any([names], self._anchors)
+            for rules in self._deny_ask_rules.read_rules
+        )
 
-    def _may_sweep(self, root: Path, look: Look) -> bool:
+    def _may_search(self, root: Path, spec: ReadSpec) -> bool:
         """Whether nothing below is closed, and no link that is followed leads out."""
-        if self._protected.holds_own([root]):
+        if self._protected_paths.contains_private([root]):
             return False
-        rules = self._closed.reads
-        if not rules and not look.follows:
+        rules = self._deny_ask_rules.read_rules
+        if not rules and not spec.follows_links:
             return True
-        hidden = [Hiding(one, self._places, self._protected.private) for one in rules]
-        for count, (path, is_link) in enumerate(_below(root)):
-            if count >= MOST or any(hides(path) for hides in hidden):
+        hidden = [
+            HiddenPaths(one, self._anchors, self._protected_paths.is_private) for one in rules
+        ]
+        for count, (path, is_link) in enumerate(_walk(root)):
+            if count >= MAX_FILES or any(hides(path) for hides in hidden):
                 return False
-            if is_link and look.follows and not self._leads_inside(path):
+            if is_link and spec.follows_links and not self._is_link_target_readable(path):
                 return False
         return True
 
-    def _leads_inside(self, link: Path) -> bool:
+    def _is_link_target_readable(self, link: Path) -> bool:
         try:
-            return self._open(names_of(str(link), None, self._places.home))
-        except Unresolvable:
+            return self._is_readable(resolve_all_names(str(link), None, self._anchors.home))
+        except PathResolutionError:
             return False
 
 
-def _directory_of(pattern: str) -> str:
+def _get_glob_directory(pattern: str) -> str:
     """Where the names are looked for that the pattern becomes."""
     fixed = re.split(r"[*?]", pattern, maxsplit=1)[0]
     directory, slash, _ = fixed.rpartition("/")
     return directory or slash or "."
 
 
-def _real(path: Path) -> str:
+def _resolve(path: Path) -> str:
     return os.path.realpath(path)
 
 
-def _below(root: Path) -> Iterator[tuple[Path, bool]]:
+def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
     """Every file and directory under `root`, and whether it is a link."""
     left = [root]
     while left:

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_dispatch.shell.ast import Glob, Word
+from mcp_dispatch.shell.ast import GlobCharacter, Word
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
 
-EVALUATORS = frozenset({"eval", "trap"})
+SHELL_TEXT_BUILTINS = frozenset({"eval", "trap"})
 """Builtins whose arguments are shell text."""
 
-EVALUATING = frozenset(
+SUBSTITUTING_BUILTINS = frozenset(
     {
         *("test", "[", "printf", "read", "unset", "let", "declare", "typeset", "local", "export"),
         *("readonly", "mapfile", "readarray", "wait", "getopts", "trap", "eval"),
@@ -19,12 +19,14 @@ EVALUATING = frozenset(
 )
 """Builtins that evaluate a substitution inside an argument, as in `test -v 'x[$(id)]'`."""
 
-DECLARING = frozenset({"declare", "typeset", "local", "export", "readonly"})
+DECLARATION_BUILTINS = frozenset({"declare", "typeset", "local", "export", "readonly"})
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-FIND_ACTS = frozenset({*_EXECUTING, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
-_GIT_VALUED = frozenset(
+_FIND_EXEC_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+FIND_UNSAFE_ACTIONS = frozenset(
+    {*_FIND_EXEC_ACTIONS, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"}
+)
+_GIT_VALUE_OPTIONS = frozenset(
     {
         *("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"),
         *("--super-prefix", "--attr-source", "--exec-path"),
@@ -33,50 +35,52 @@ _GIT_VALUED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapper:
+class WrapperSpec:
     """How its command line is read up to the program it runs."""
 
     flags: str = ""
-    valued: str = ""
+    value_flags: str = ""
     long_flags: frozenset[str] = frozenset()
-    long_valued: frozenset[str] = frozenset()
-    operands: int = 0
-    assignments: bool = False
+    long_value_flags: frozenset[str] = frozenset()
+    operand_count: int = 0
+    takes_assignments: bool = False
 
 
 WRAPPERS = {
-    "timeout": Wrapper(
+    "timeout": WrapperSpec(
         "v",
         "ks",
         frozenset({"--foreground", "--preserve-status", "--verbose"}),
         frozenset({"--kill-after", "--signal"}),
-        operands=1,
+        operand_count=1,
     ),
-    "time": Wrapper("pvaq", "fo"),
-    "nice": Wrapper("0123456789", "n", long_valued=frozenset({"--adjustment"})),
-    "nohup": Wrapper(),
-    "stdbuf": Wrapper("", "ioe", long_valued=frozenset({"--input", "--output", "--error"})),
-    "command": Wrapper("p"),
-    "builtin": Wrapper(),
-    "noglob": Wrapper(),
-    "exec": Wrapper("cl", "a"),
-    "env": Wrapper(
+    "time": WrapperSpec("pvaq", "fo"),
+    "nice": WrapperSpec("0123456789", "n", long_value_flags=frozenset({"--adjustment"})),
+    "nohup": WrapperSpec(),
+    "stdbuf": WrapperSpec(
+        "", "ioe", long_value_flags=frozenset({"--input", "--output", "--error"})
+    ),
+    "command": WrapperSpec("p"),
+    "builtin": WrapperSpec(),
+    "noglob": WrapperSpec(),
+    "exec": WrapperSpec("cl", "a"),
+    "env": WrapperSpec(
         "i0v",
         "uC",
         frozenset({"--ignore-environment", "--null", "--debug"}),
         frozenset({"--unset", "--chdir"}),
-        assignments=True,
+        takes_assignments=True,
     ),
-    "sudo": Wrapper("AbEHkKnPSis", "CghpRrTtUuD", assignments=True),
-    "doas": Wrapper("ns", "uCa"),
-    "xargs": Wrapper("0oprtx", "adEILnPs", frozenset({"--null", "--no-run-if-empty"})),
-    "ionice": Wrapper("t", "cn"),
-    "setsid": Wrapper("cfw", "", frozenset({"--ctty", "--fork", "--wait"})),
-    "busybox": Wrapper(),
-    "toybox": Wrapper(),
+    "sudo": WrapperSpec("AbEHkKnPSis", "CghpRrTtUuD", takes_assignments=True),
+    "doas": WrapperSpec("ns", "uCa"),
+    "xargs": WrapperSpec("0oprtx", "adEILnPs", frozenset({"--null", "--no-run-if-empty"})),
+    "ionice": WrapperSpec("t", "cn"),
+    "setsid": WrapperSpec("cfw", "", frozenset({"--ctty", "--fork", "--wait"})),
+    "busybox": WrapperSpec(),
+    "toybox": WrapperSpec(),
 }
 
-UNREADABLE = frozenset(
+OPAQUE_WRAPPERS = frozenset(
     {
         *("watch", "flock", "chroot", "unshare", "nsenter", "chrt", "taskset", "strace", "ltrace"),
         *("parallel", "ssh", "su", "runuser", "setpriv", "systemd-run", "script", "pkexec"),
@@ -86,91 +90,91 @@ UNREADABLE = frozenset(
 """Wrappers whose arguments we do not read: any of their words may be the program."""
 
 
-def program(words: Sequence[Word]) -> str:
+def get_program_name(words: Sequence[Word]) -> str:
     """The name of the program, without the directory it may be given with."""
     return words[0].value.rstrip("/").rpartition("/")[2] if words else ""
 
 
-def wraps(words: Sequence[Word]) -> bool:
-    return program(words) in WRAPPERS or program(words) in UNREADABLE
+def is_wrapper(words: Sequence[Word]) -> bool:
+    return get_program_name(words) in WRAPPERS or get_program_name(words) in OPAQUE_WRAPPERS
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class WrappedCommand:
     """Where the command that a wrapper runs may begin; it is one place if that is `certain`."""
 
     starts: tuple[int, ...]
     certain: bool
 
 
-def inner(words: Sequence[Word]) -> Inner | None:
+def find_wrapped_command(words: Sequence[Word]) -> WrappedCommand | None:
     """None where nothing else is run."""
-    name = program(words)
-    anywhere = Inner(tuple(range(1, len(words))), certain=False)
-    if name in UNREADABLE:
+    name = get_program_name(words)
+    anywhere = WrappedCommand(tuple(range(1, len(words))), certain=False)
+    if name in OPAQUE_WRAPPERS:
         return anywhere
     if name == "find":
-        found = tuple(at + 1 for at, word in enumerate(words) if word.value in _EXECUTING)
-        return Inner(found, certain=len(found) == 1) if found else None
+        found = tuple(at + 1 for at, word in enumerate(words) if word.value in _FIND_EXEC_ACTIONS)
+        return WrappedCommand(found, certain=len(found) == 1) if found else None
     wrapper = WRAPPERS.get(name)
-    if wrapper is None or _only_looks_up(name, words):
+    if wrapper is None or _is_lookup(name, words):
         return None
-    start = _start(wrapper, words)
-    return anywhere if start is None else Inner((start,), certain=True)
+    start = _find_start(wrapper, words)
+    return anywhere if start is None else WrappedCommand((start,), certain=True)
 
 
-def _only_looks_up(name: str, words: Sequence[Word]) -> bool:
+def _is_lookup(name: str, words: Sequence[Word]) -> bool:
     return name == "command" and len(words) > 1 and words[1].value in ("-v", "-V")
 
 
-def _start(wrapper: Wrapper, words: Sequence[Word]) -> int | None:
+def _find_start(wrapper: WrapperSpec, words: Sequence[Word]) -> int | None:
     """None where an option is met that we do not know."""
     at = 1
     while at < len(words) and words[at].value.startswith("-") and words[at].value != "-":
         if words[at].value == "--":
             at += 1
             break
-        taken = _option(wrapper, words[at])
+        taken = _count_option_words(wrapper, words[at])
         if not taken:
             return None
         at += taken
-    while wrapper.assignments and at < len(words) and _ASSIGNMENT.match(words[at].value):
+    while wrapper.takes_assignments and at < len(words) and _ASSIGNMENT.match(words[at].value):
         at += 1
-    at += wrapper.operands
+    at += wrapper.operand_count
     # Before the program, an expansion could become options, operands or nothing.
     return at if all(word.fixed for word in words[1:at]) else None
 
 
-def _option(wrapper: Wrapper, word: Word) -> int:
+def _count_option_words(wrapper: WrapperSpec, word: Word) -> int:
     """How many words the option takes; 0 where it is not known."""
     text = word.value
     if text.startswith("--"):
         name, _, value = text.partition("=")
-        if name in wrapper.long_valued:
+        if name in wrapper.long_value_flags:
             return 1 if value else 2
         return 1 if text in wrapper.long_flags else 0
     for at, letter in enumerate(text[1:], start=2):
-        if letter in wrapper.valued:
+        if letter in wrapper.value_flags:
             return 1 if text[at:] else 2
         if letter not in wrapper.flags:
             return 0
     return 1
 
 
-def without_git_options(words: Sequence[Word]) -> tuple[Word, ...] | None:
+def strip_git_options(words: Sequence[Word]) -> tuple[Word, ...] | None:
     """`git -C dir push` as `git push`; None where there is nothing to leave out."""
-    if program(words) != "git" or len(words) < 2 or not words[1].value.startswith("-"):
+    if get_program_name(words) != "git" or len(words) < 2 or not words[1].value.startswith("-"):
         return None
     at = 1
     while at < len(words) and words[at].value.startswith("-"):
-        at += 2 if words[at].value in _GIT_VALUED else 1
+        at += 2 if words[at].value in _GIT_VALUE_OPTIONS else 1
     return (words[0], *words[at:])
 
 
-_FROM_STANDARD_INPUT = Word("", (Glob(""),))
+_FROM_STANDARD_INPUT = Word("", (GlobCharacter(""),))
 
 
-def strictly_unwrapped(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def unwrap_command(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """The command inside the wrappers that never change what it does, read in their plainest form."""
     while len(words) > 1 and all(word.fixed for word in words[:2]):
         match words[0].value, words[1].value:

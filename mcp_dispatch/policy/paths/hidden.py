@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import Places, Unresolvable, folded, names_of
+from mcp_dispatch.fs.resolve import PathAnchors, PathResolutionError, fold_case, resolve_all_names
 from mcp_dispatch.policy.paths.index import PathIndex
-from mcp_dispatch.policy.paths.rules import PathRules, Start, relatives
+from mcp_dispatch.policy.paths.rules import PathRules, PatternStart, iter_relative_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,83 +16,93 @@ class _Spelling:
 
     index: PathIndex
     directory: str
-    always: tuple[int, ...]
+    always_checked: tuple[int, ...]
 
     def covers(self, name: str) -> bool:
         path = f"{self.directory}/{name}" if self.directory else name
-        candidates = (*self.always, *self.index.for_name(self.directory, name))
+        candidates = (*self.always_checked, *self.index.find_name_candidates(self.directory, name))
         return any(self.index.covers(at, path) for at in candidates)
 
 
 @dataclass(frozen=True, slots=True)
-class _Directory:
+class _DirectoryState:
     """What is known of a directory, whatever file in it is asked about."""
 
     hidden: bool
-    folds: bool
+    folds_case: bool
     spellings: tuple[_Spelling, ...] = ()
 
     def covers(self, name: str) -> bool:
         if self.hidden:
             return True
-        spelled = folded(name) if self.folds else name
+        spelled = fold_case(name) if self.folds_case else name
         return any(spelling.covers(spelled) for spelling in self.spellings)
 
 
-class Hiding:
+class HiddenPaths:
     """Answers for as long as one search takes: what it learns of a directory it does not ask again.
 
     `closed` says of all names of a place whether it is hidden for another reason than a rule.
     """
 
     def __init__(
-        self, rules: PathRules, places: Places, closed: Callable[[Sequence[Path]], bool]
+        self, rules: PathRules, anchors: PathAnchors, is_blocked: Callable[[Sequence[Path]], bool]
     ) -> None:
-        self._places = places
-        self._closed = closed
+        self._anchors = anchors
+        self._is_blocked = is_blocked
         self._rules = rules
-        self._starts = [(group, tuple(group.starts(places))) for group in rules.groups]
-        self._linked = frozenset(start.place for _, every in self._starts for start in every)
-        self._known: dict[str, _Directory] = {}
+        self._starts = [(group, tuple(group.find_starts(anchors))) for group in rules.groups]
+        self._link_targets = frozenset(
+            start.directory for _, every in self._starts for start in every
+        )
+        self._directories: dict[str, _DirectoryState] = {}
 
     def __call__(self, path: Path) -> bool:
         """`path` is absolute."""
         text = str(path)
         directory, _, name = text.rpartition("/")
-        known = self._known.get(directory)
+        known = self._directories.get(directory)
         if known is None:
-            known = self._known[directory] = self._look_at(directory or "/", path)
+            known = self._directories[directory] = self._inspect_directory(directory or "/", path)
         if known.covers(name):
             return True
         # A link is also what it leads to, and a rule may name a link that leads to this very file.
-        special = text in self._linked or os.path.islink(text)  # noqa: PTH114  (asked of every file)
-        return special and self._hides_any(path)
+        special = text in self._link_targets or os.path.islink(text)  # noqa: PTH114  (asked of every file)
+        return special and self._is_any_name_hidden(path)
 
-    def _hides_any(self, path: Path) -> bool:
+    def _is_any_name_hidden(self, path: Path) -> bool:
         try:
-            names = names_of(str(path), None, self._places.home)
-        except Unresolvable:
+            names = resolve_all_names(str(path), None, self._anchors.home)
+        except PathResolutionError:
             return True
-        return self._closed(names) or bool(self._rules.covering_any([names], self._places))
+        return self._is_blocked(names) or bool(
+            self._rules.find_covering_any([names], self._anchors)
+        )
 
-    def _look_at(self, directory: str, path: Path) -> _Directory:
+    def _inspect_directory(self, directory: str, path: Path) -> _DirectoryState:
         try:
-            names = names_of(directory, None, self._places.home)
-        except Unresolvable:
-            return _Directory(hidden=True, folds=False)
-        hidden = self._closed(names) or bool(self._rules.covering_any([names], self._places))
-        folds = self._places.folds(path)
+            names = resolve_all_names(directory, None, self._anchors.home)
+        except PathResolutionError:
+            return _DirectoryState(hidden=True, folds_case=False)
+        hidden = self._is_blocked(names) or bool(
+            self._rules.find_covering_any([names], self._anchors)
+        )
+        folds = self._anchors.is_case_insensitive(path)
         if hidden:
-            return _Directory(hidden, folds)
+            return _DirectoryState(hidden, folds)
         spellings = [
-            _Spelling(index, spelled, tuple(index.for_directory(spelled)))
+            _Spelling(index, spelled, tuple(index.find_directory_candidates(spelled)))
             for group, starts in self._starts
-            for index in (group.folding() if folds else group.index,)
-            for spelled in _spelled(names, starts, fold=folds)
+            for index in (group.get_folding_index() if folds else group.index,)
+            for spelled in _list_spellings(names, starts, fold=folds)
         ]
-        return _Directory(hidden, folds, tuple(spellings))
+        return _DirectoryState(hidden, folds, tuple(spellings))
 
 
-def _spelled(names: Iterable[Path], starts: Sequence[Start], *, fold: bool) -> Iterable[str]:
-    found = (spelled for name in names for spelled in relatives(str(name), starts, fold=fold))
-    return dict.fromkeys(folded(spelled) if fold else spelled for spelled in found)
+def _list_spellings(
+    names: Iterable[Path], starts: Sequence[PatternStart], *, fold: bool
+) -> Iterable[str]:
+    found = (
+        spelled for name in names for spelled in iter_relative_paths(str(name), starts, fold=fold)
+    )
+    return dict.fromkeys(fold_case(spelled) if fold else spelled for spelled in found)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-_MOST_STARS = 3
-_WILD = re.compile(r"[*?\[\\]")
-_EVERYTHING = "."
-_NOTHING = re.compile(r"(?!)")
+_MAX_WILDCARDS = 3
+_WILDCARD_CHARACTERS = re.compile(r"[*?\[\\]")
+_MATCH_EVERYTHING = "."
+_MATCH_NOTHING = re.compile(r"(?!)")
 _BETWEEN_STARS = re.compile(
     r"""\[\^/\]\*              # a star,
     ((?:\\.                     # then an escaped letter,
@@ -31,7 +31,7 @@ class Anchor(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class PatternBase:
     """Where a pattern starts: an anchor, and how many directories above it.
 
     `source` is what `/` means in the settings file; it is the root for all other anchors.
@@ -39,56 +39,56 @@ class Base:
 
     anchor: Anchor
     source: Path
-    climbs: int
+    parent_levels: int
 
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
     """`tight` is what an allow means, `wide` what a deny or ask does: gitignore patterns."""
 
-    base: Base
-    tight: str
+    base: PatternBase
+    narrow: str
     wide: str
 
     @property
     def prefix(self) -> str:
         """The directories before the first wildcard, if the pattern is rooted."""
-        return prefix_of(self.tight)
+        return extract_literal_prefix(self.narrow)
 
 
-def path_pattern(specifier: str, source: Path) -> PathPattern | str:
+def parse_path_pattern(specifier: str, source: Path) -> PathPattern | str:
     """The pattern, or what is wrong with it."""
-    anchor, pattern = _anchored(specifier)
+    anchor, pattern = _split_anchor(specifier)
     climbs = 0
     while pattern == ".." or pattern.startswith("../"):
         climbs, pattern = climbs + 1, pattern[3:] or "**"
     pattern = re.sub(r"(?:\*\*/)+", "**/", pattern)
-    wrong = _what_is_wrong(specifier, anchor, pattern)
+    wrong = _find_pattern_error(specifier, anchor, pattern)
     if wrong is not None:
         return wrong
     rooted = "/" + pattern.lstrip("/") if climbs or anchor is not Anchor.DIRECTORY else pattern
     # Every directory is as good as everything: what lies at the top is in a directory too.
     wide = "**" if rooted.strip("/") == "**" else rooted
     wide = f"**/{wide}" if _is_one_directory(wide) else wide
-    base = Base(anchor, source if anchor is Anchor.SOURCE else Path("/"), climbs)
+    base = PatternBase(anchor, source if anchor is Anchor.SOURCE else Path("/"), climbs)
     return PathPattern(base, rooted, wide)
 
 
-def _what_is_wrong(specifier: str, anchor: Anchor, pattern: str) -> str | None:
+def _find_pattern_error(specifier: str, anchor: Anchor, pattern: str) -> str | None:
     if ".." in pattern.split("/"):
         return "a pattern cannot contain '..' after its start"
     if specifier.startswith("~") and anchor is not Anchor.HOME:
         return "another user's home directory cannot be named; write //home/name/…"
     if pattern.startswith("!"):
         return "exceptions with '!' are not supported"
-    if pattern.count("**") > _MOST_STARS or any(
-        part.replace("**", "").count("*") > _MOST_STARS for part in pattern.split("/")
+    if pattern.count("**") > _MAX_WILDCARDS or any(
+        part.replace("**", "").count("*") > _MAX_WILDCARDS for part in pattern.split("/")
     ):
-        return f"more than {_MOST_STARS} wildcards in a row"
+        return f"more than {_MAX_WILDCARDS} wildcards in a row"
     return None
 
 
-def _anchored(specifier: str) -> tuple[Anchor, str]:
+def _split_anchor(specifier: str) -> tuple[Anchor, str]:
     if specifier.startswith("//"):
         return Anchor.ROOT, specifier[1:]
     if specifier == "~" or specifier.startswith("~/"):
@@ -107,53 +107,56 @@ def _is_one_directory(pattern: str) -> bool:
     return bool(head) and head != "**" and bool(slash) and rest == "**"
 
 
-def prefix_of(pattern: str) -> str:
+def extract_literal_prefix(pattern: str) -> str:
     """The directories that a rooted pattern spells before its first wildcard."""
     if "/" not in pattern.rstrip("/"):
         return ""
     parts: list[str] = []
     for part in pattern.strip("/").split("/"):
-        if _WILD.search(part):
+        if _WILDCARD_CHARACTERS.search(part):
             break
         parts.append(part)
     return "/".join(parts)
 
 
-def is_spelled(part: str) -> bool:
+def is_literal(part: str) -> bool:
     """Whether a part of a pattern stands for itself alone."""
-    return bool(part) and _WILD.search(part) is None
+    return bool(part) and _WILDCARD_CHARACTERS.search(part) is None
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledPattern:
     regex: re.Pattern[str]
-    everything: bool
+    matches_everything: bool
     """It covers the directory it starts from as well."""
 
     def covers(self, relative: str) -> bool:
-        return self.regex.match(relative) is not None if relative else self.everything
+        return self.regex.match(relative) is not None if relative else self.matches_everything
 
 
-def compiled(pattern: str, *, literally: bool, folding: bool) -> Compiled:
+def compile_pattern(pattern: str, *, literal_fallback: bool, fold_case: bool) -> CompiledPattern:
     """What the pattern matches.
 
     One that means nothing (an unclosed bracket) matches nothing; or, `literally`, the path that it
     spells.
     """
-    text = _regex(pattern)
+    text = _to_regex(pattern)
     if text is None:
-        return Compiled(_literal(pattern, folding) if literally else _NOTHING, everything=False)
+        return CompiledPattern(
+            _compile_literal(pattern, fold_case) if literal_fallback else _MATCH_NOTHING,
+            matches_everything=False,
+        )
     # A path may contain line breaks, and its end is the end of the text.
-    whole = _compile(text, re.DOTALL | (re.IGNORECASE if folding else re.NOFLAG))
-    return Compiled(whole, everything=text == _EVERYTHING)
+    whole = _compile(text, re.DOTALL | (re.IGNORECASE if fold_case else re.NOFLAG))
+    return CompiledPattern(whole, matches_everything=text == _MATCH_EVERYTHING)
 
 
-def means_nothing(pattern: str) -> bool:
+def is_invalid_gitignore(pattern: str) -> bool:
     """Whether gitignore can make nothing of it."""
-    return _regex(pattern) is None
+    return _to_regex(pattern) is None
 
 
-def _regex(pattern: str) -> str | None:
+def _to_regex(pattern: str) -> str | None:
     # Imported here: it costs 100 ms, and most decisions need no path rule.
     from pathspec.patterns.gitignore.base import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -183,8 +186,8 @@ def _compile(regex: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
         return re.compile(regex, flags)
 
 
-def _literal(pattern: str, folding: bool) -> re.Pattern[str]:
+def _compile_literal(pattern: str, fold_case: bool) -> re.Pattern[str]:
     rooted = "/" in pattern.rstrip("/")
     start = "" if rooted else "(?:.*/)?"
-    flags = re.DOTALL | (re.IGNORECASE if folding else re.NOFLAG)
+    flags = re.DOTALL | (re.IGNORECASE if fold_case else re.NOFLAG)
     return re.compile(f"{start}{re.escape(pattern.strip('/'))}(?:/|\\Z)", flags)

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import folded
+from mcp_dispatch.fs.resolve import fold_case
 
-_DIRECTORIES = frozenset(
+_PROTECTED_DIRECTORIES = frozenset(
     {
         *(".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".yarn", ".mvn"),
         ".claude",
     }
 )
-_FILES = frozenset(
+_PROTECTED_FILES = frozenset(
     {
         *(".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".bash_login"),
         *(".bash_aliases", ".bash_logout", ".zshrc", ".zprofile", ".zshenv", ".zlogin"),
@@ -24,7 +24,7 @@ _FILES = frozenset(
     }
 )
 _OWN_DIRECTORY = ".mcp-dispatch"
-_CLIENT_FILES = (
+_CLIENT_CONFIG_PATHS = (
     (".mcp.json",),
     (".claude.json",),
     ("claude_desktop_config.json",),
@@ -53,67 +53,73 @@ _CLIENT_FILES = (
 )
 """Where MCP clients keep which servers they start, and with which flags: we are one of them."""
 
-_CLIENT_NAMES = frozenset(ending[-1] for ending in _CLIENT_FILES)
-_MOST_KNOWN = 1_000
+_CLIENT_CONFIG_NAMES = frozenset(ending[-1] for ending in _CLIENT_CONFIG_PATHS)
+_MAX_CACHED_PATHS = 1_000
 
 
 class ProtectedPaths:
     """`private` directories are ours, closed to reads too; `files` are the settings in force."""
 
-    def __init__(self, private: Sequence[Path], files: Sequence[Path]) -> None:
-        self._private = frozenset(_folded_parts(path) for path in private)
-        self._files = frozenset(_folded_parts(path) for path in files)
-        self._known: dict[Path, tuple[str, ...]] = {}
+    def __init__(self, private_directories: Sequence[Path], settings_files: Sequence[Path]) -> None:
+        self._private_directories = frozenset(_fold_parts(path) for path in private_directories)
+        self._settings_files = frozenset(_fold_parts(path) for path in settings_files)
+        self._parts_by_path: dict[Path, tuple[str, ...]] = {}
 
-    def private(self, names: Sequence[Path]) -> bool:
+    def is_private(self, names: Sequence[Path]) -> bool:
         """Whether one of a file's names lies in our configuration or state."""
-        every = map(self._parts, names)
-        return any(_starts_with(parts, start) for parts in every for start in self._private)
-
-    def own(self, names: Sequence[Path]) -> bool:
-        """Whether it decides what this server allows or how a client starts it."""
-        return self.private(names) or any(self._is_own(self._parts(name)) for name in names)
-
-    def holds_own(self, names: Sequence[Path]) -> bool:
-        """Whether our configuration or state lies somewhere under it."""
-        every = map(self._parts, names)
-        return any(_starts_with(place, parts) for parts in every for place in self._private)
-
-    def other(self, names: Sequence[Path]) -> bool:
-        """Whether it decides what some other program runs."""
-        return any(_is_other(self._parts(name)) for name in names)
-
-    def _is_own(self, parts: tuple[str, ...]) -> bool:
-        client = parts[-1] in _CLIENT_NAMES and any(
-            parts[-len(ending) :] == ending for ending in _CLIENT_FILES
+        every = map(self._get_parts, names)
+        return any(
+            _has_prefix(parts, start) for parts in every for start in self._private_directories
         )
-        return client or _OWN_DIRECTORY in parts or parts in self._files
 
-    def _parts(self, path: Path) -> tuple[str, ...]:
+    def is_own_config(self, names: Sequence[Path]) -> bool:
+        """Whether it decides what this server allows or how a client starts it."""
+        return self.is_private(names) or any(
+            self._is_own_file(self._get_parts(name)) for name in names
+        )
+
+    def contains_private(self, names: Sequence[Path]) -> bool:
+        """Whether our configuration or state lies somewhere under it."""
+        every = map(self._get_parts, names)
+        return any(
+            _has_prefix(place, parts) for parts in every for place in self._private_directories
+        )
+
+    def is_other_config(self, names: Sequence[Path]) -> bool:
+        """Whether it decides what some other program runs."""
+        return any(_is_other_file(self._get_parts(name)) for name in names)
+
+    def _is_own_file(self, parts: tuple[str, ...]) -> bool:
+        client = parts[-1] in _CLIENT_CONFIG_NAMES and any(
+            parts[-len(ending) :] == ending for ending in _CLIENT_CONFIG_PATHS
+        )
+        return client or _OWN_DIRECTORY in parts or parts in self._settings_files
+
+    def _get_parts(self, path: Path) -> tuple[str, ...]:
         """Every check of a decision asks for the same few paths."""
-        parts = self._known.get(path)
+        parts = self._parts_by_path.get(path)
         if parts is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            parts = self._known[path] = _folded_parts(path)
+            if len(self._parts_by_path) >= _MAX_CACHED_PATHS:
+                self._parts_by_path.clear()
+            parts = self._parts_by_path[path] = _fold_parts(path)
         return parts
 
 
-def _is_other(parts: tuple[str, ...]) -> bool:
-    if parts and parts[-1] in _FILES:
+def _is_other_file(parts: tuple[str, ...]) -> bool:
+    if parts and parts[-1] in _PROTECTED_FILES:
         return True
     pairs = zip(parts, (*parts[1:], ""), strict=True)
     return any(
-        (part in _DIRECTORIES and (part, after) != (".claude", "worktrees"))
+        (part in _PROTECTED_DIRECTORIES and (part, after) != (".claude", "worktrees"))
         or (part, after) == (".config", "git")
         for part, after in pairs
     )
 
 
-def _folded_parts(path: Path) -> tuple[str, ...]:
+def _fold_parts(path: Path) -> tuple[str, ...]:
     """Compared without regard to case and trailing dots: some file systems have none either."""
-    return tuple(folded(part.rstrip(" .") or part) for part in path.parts)
+    return tuple(fold_case(part.rstrip(" .") or part) for part in path.parts)
 
 
-def _starts_with(parts: tuple[str, ...], start: tuple[str, ...]) -> bool:
-    return parts[: len(start)] == start
+def _has_prefix(parts: tuple[str, ...], prefix: tuple[str, ...]) -> bool:
+    return parts[: len(prefix)] == prefix

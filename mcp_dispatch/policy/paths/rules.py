@@ -6,27 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import Places, ends_of, folded, relative
+from mcp_dispatch.fs.resolve import PathAnchors, fold_case, resolve_or_keep, to_relative
 from mcp_dispatch.policy.paths.index import PathIndex
-from mcp_dispatch.policy.paths.pattern import Anchor, Base, PathPattern
+from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, PatternBase
 
 
 @dataclass(slots=True)
-class _Branch:
+class _PrefixNode:
     """A directory that rules spell, and what they spell in it."""
 
-    inner: dict[str, "_Branch"] = field(default_factory=lambda: {})
+    children: dict[str, "_PrefixNode"] = field(default_factory=lambda: {})
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PatternStart:
     """A directory, and what rules call it from their anchor on."""
 
-    spelled: str
-    place: str
+    pattern_prefix: str
+    directory: str
 
 
-class Detours:
+class SymlinkIndex:
     """The links among the beginnings of many patterns.
 
     A directory is looked through again only when it has changed, so that a thousand rules cost no
@@ -34,49 +34,51 @@ class Detours:
     """
 
     def __init__(self, prefixes: Iterable[str]) -> None:
-        self._root = _Branch()
-        self._seen: dict[tuple[str, int], tuple[tuple[int, ...], list[tuple[str, bool]]]] = {}
+        self._root = _PrefixNode()
+        self._entries: dict[tuple[str, int], tuple[tuple[int, ...], list[tuple[str, bool]]]] = {}
         for prefix in prefixes:
             branch = self._root
             for part in filter(None, prefix.split("/")):
-                branch = branch.inner.setdefault(part, _Branch())
+                branch = branch.children.setdefault(part, _PrefixNode())
 
-    def under(self, anchor: Path) -> list[Start]:
+    def find_links(self, anchor: Path) -> list[PatternStart]:
         """Those below a real directory."""
         return list(self._follow(self._root, "", str(anchor).rstrip("/"), 0))
 
-    def _follow(self, branch: _Branch, spelled: str, place: str, links: int) -> Iterator[Start]:
-        for name, is_link in self._present(branch, place or "/"):
-            longer = f"{spelled}/{name}" if spelled else name
-            there = f"{place}/{name}"
+    def _follow(
+        self, node: _PrefixNode, prefix: str, directory: str, link_count: int
+    ) -> Iterator[PatternStart]:
+        for name, is_link in self._list_existing(node, directory or "/"):
+            longer = f"{prefix}/{name}" if prefix else name
+            there = f"{directory}/{name}"
             if is_link:
-                there = str(ends_of(Path(there))[-1])
-                yield Start(longer, there)
+                there = str(resolve_or_keep(Path(there))[-1])
+                yield PatternStart(longer, there)
             # A link may lead back to where it stands.
-            if branch.inner[name].inner and links < 8:
-                yield from self._follow(branch.inner[name], longer, there, links + is_link)
+            if node.children[name].children and link_count < 8:
+                yield from self._follow(node.children[name], longer, there, link_count + is_link)
 
-    def _present(self, branch: _Branch, place: str) -> list[tuple[str, bool]]:
+    def _list_existing(self, node: _PrefixNode, directory: str) -> list[tuple[str, bool]]:
         """The names of the branch that exist there, and whether they are links."""
-        if not branch.inner:
+        if not node.children:
             return []
         try:
-            found = os.stat(place)  # noqa: PTH116  (once for each directory, in every decision)
+            found = os.stat(directory)  # noqa: PTH116  (once for each directory, in every decision)
         except OSError:
             return []
         state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-        key = (place, id(branch))
-        known = self._seen.get(key)
+        key = (directory, id(node))
+        known = self._entries.get(key)
         if known is None or known[0] != state:
-            known = self._seen[key] = (state, _looked_up(branch.inner, place))
+            known = self._entries[key] = (state, _stat_names(node.children, directory))
         return known[1]
 
 
-def _looked_up(names: Iterable[str], place: str) -> list[tuple[str, bool]]:
+def _stat_names(names: Iterable[str], directory: str) -> list[tuple[str, bool]]:
     present: list[tuple[str, bool]] = []
     for name in names:
         try:
-            mode = os.lstat(f"{place.rstrip('/')}/{name}").st_mode
+            mode = os.lstat(f"{directory.rstrip('/')}/{name}").st_mode
         except (OSError, ValueError):
             continue
         if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
@@ -85,43 +87,43 @@ def _looked_up(names: Iterable[str], place: str) -> list[tuple[str, bool]]:
 
 
 @dataclass(slots=True)
-class Group:
+class PatternGroup:
     """The patterns that start from the same base; `positions` are theirs among all."""
 
-    base: Base
+    base: PatternBase
     patterns: list[PathPattern]
     positions: list[int]
     wide: bool
     index: PathIndex
-    detours: Detours
-    _folding: PathIndex | None = None
+    symlinks: SymlinkIndex
+    _folding_index: PathIndex | None = None
 
-    def folding(self) -> PathIndex:
+    def get_folding_index(self) -> PathIndex:
         """For file systems that take `A` for `a`."""
-        if self._folding is None:
-            texts = [pattern.wide if self.wide else pattern.tight for pattern in self.patterns]
-            self._folding = PathIndex(texts, literally=self.wide, folding=True)
-        return self._folding
+        if self._folding_index is None:
+            texts = [pattern.wide if self.wide else pattern.narrow for pattern in self.patterns]
+            self._folding_index = PathIndex(texts, wide=self.wide, ignore_case=True)
+        return self._folding_index
 
-    def anchors(self, places: Places) -> list[Path]:
+    def find_anchors(self, anchors: PathAnchors) -> list[Path]:
         match self.base.anchor:
             case Anchor.ROOT:
                 found = [Path("/")]
             case Anchor.HOME:
-                found = [places.home]
+                found = [anchors.home]
             case Anchor.SOURCE:
                 found = [self.base.source]
             case Anchor.DIRECTORY:
-                found = list(places.directories)
-        return [_climbed(anchor, self.base.climbs) for anchor in found]
+                found = list(anchors.directories)
+        return [_resolve_parent(anchor, self.base.parent_levels) for anchor in found]
 
-    def starts(self, places: Places) -> Iterator[Start]:
+    def find_starts(self, anchors: PathAnchors) -> Iterator[PatternStart]:
         """Where deny and ask begin: each anchor under all its names, and the links in it."""
-        for anchor in dict.fromkeys(self.anchors(places) or [Path("/")]):
-            ends = places.ends(anchor)
+        for anchor in dict.fromkeys(self.find_anchors(anchors) or [Path("/")]):
+            ends = anchors.resolve(anchor)
             for end in ends:
-                yield Start("", str(end))
-            yield from self.detours.under(ends[-1])
+                yield PatternStart("", str(end))
+            yield from self.symlinks.find_links(ends[-1])
 
 
 class PathRules:
@@ -131,12 +133,12 @@ class PathRules:
     """
 
     def __init__(self, patterns: Mapping[int, PathPattern], *, wide: bool) -> None:
-        self.groups = tuple(_grouped(patterns, wide))
+        self.groups = tuple(_group_patterns(patterns, wide))
 
     def __bool__(self) -> bool:
         return bool(self.groups)
 
-    def covering_any(self, files: Sequence[Sequence[Path]], places: Places) -> set[int]:
+    def find_covering_any(self, files: Sequence[Sequence[Path]], anchors: PathAnchors) -> set[int]:
         """The patterns that speak of some name of a file, in any case that is the same file."""
         if not files:
             return set()
@@ -144,54 +146,58 @@ class PathRules:
         return {
             position
             for group in self.groups
-            for position in _speaking(group, names, list(group.starts(places)), places)
+            for position in _match_wide(group, names, list(group.find_starts(anchors)), anchors)
         }
 
-    def covering_all(self, names: Sequence[Path], places: Places) -> set[int]:
+    def find_covering_all(self, names: Sequence[Path], anchors: PathAnchors) -> set[int]:
         """The patterns that each cover all names of the file."""
         found: set[int] | None = None
         for name in names:
-            here = {position for group in self.groups for position in _tightly(group, name, places)}
+            here = {
+                position
+                for group in self.groups
+                for position in _match_narrow(group, name, anchors)
+            }
             found = here if found is None else found & here
             if not found:
                 return set()
         return found or set()
 
 
-def _speaking(
-    group: Group, names: Iterable[Path], starts: Sequence[Start], places: Places
+def _match_wide(
+    group: PatternGroup, names: Iterable[Path], starts: Sequence[PatternStart], anchors: PathAnchors
 ) -> Iterator[int]:
     for name in names:
-        fold = places.folds(name)
-        index = group.folding() if fold else group.index
-        for spelled in relatives(str(name), starts, fold=fold):
+        fold = anchors.is_case_insensitive(name)
+        index = group.get_folding_index() if fold else group.index
+        for spelled in iter_relative_paths(str(name), starts, fold=fold):
             yield from (group.positions[at] for at in index.find(spelled))
 
 
-def relatives(name: str, starts: Iterable[Start], *, fold: bool) -> Iterator[str]:
+def iter_relative_paths(name: str, starts: Iterable[PatternStart], *, fold: bool) -> Iterator[str]:
     """The path as patterns may spell it, from each place where they start."""
-    path = folded(name) if fold else name
+    path = fold_case(name) if fold else name
     for start in starts:
-        beyond = relative(path, folded(start.place) if fold else start.place)
+        beyond = to_relative(path, fold_case(start.directory) if fold else start.directory)
         if beyond is not None:
-            yield f"{start.spelled}/{beyond}".strip("/")
+            yield f"{start.pattern_prefix}/{beyond}".strip("/")
 
 
-def _tightly(group: Group, name: Path, places: Places) -> Iterator[int]:
+def _match_narrow(group: PatternGroup, name: Path, anchors: PathAnchors) -> Iterator[int]:
     path = str(name)
-    for anchor in () if group.base.climbs else group.anchors(places):
-        for end in places.ends(anchor):
-            found = relative(path, str(end))
+    for anchor in () if group.base.parent_levels else group.find_anchors(anchors):
+        for end in anchors.resolve(anchor):
+            found = to_relative(path, str(end))
             if found is not None:
                 yield from (group.positions[at] for at in group.index.find(found))
     if group.base.anchor is Anchor.ROOT:
-        yield from _through_the_top(group, path, places)
+        yield from _match_top_level_links(group, path, anchors)
 
 
-def _through_the_top(group: Group, path: str, places: Places) -> Iterator[int]:
+def _match_top_level_links(group: PatternGroup, path: str, anchors: PathAnchors) -> Iterator[int]:
     """An allow that spells a link at the top of the file system (`/tmp` on macOS) follows it."""
-    for link, target in places.tops().items():
-        beyond = relative(path, str(target))
+    for link, target in anchors.list_root_links().items():
+        beyond = to_relative(path, str(target))
         if beyond is None:
             continue
         for at in group.index.find(f"{link}/{beyond}" if beyond else link):
@@ -199,19 +205,19 @@ def _through_the_top(group: Group, path: str, places: Places) -> Iterator[int]:
                 yield group.positions[at]
 
 
-def _climbed(anchor: Path, levels: int) -> Path:
+def _resolve_parent(anchor: Path, levels: int) -> Path:
     for _ in range(levels):
         anchor = anchor.parent
     return anchor
 
 
-def _grouped(patterns: Mapping[int, PathPattern], wide: bool) -> Iterator[Group]:
-    members: dict[Base, list[int]] = {}
+def _group_patterns(patterns: Mapping[int, PathPattern], wide: bool) -> Iterator[PatternGroup]:
+    members: dict[PatternBase, list[int]] = {}
     for position, pattern in patterns.items():
         members.setdefault(pattern.base, []).append(position)
     for base, positions in members.items():
         chosen = [patterns[position] for position in positions]
-        texts = [pattern.wide if wide else pattern.tight for pattern in chosen]
+        texts = [pattern.wide if wide else pattern.narrow for pattern in chosen]
         prefixes = (pattern.prefix for pattern in chosen) if wide else ()
-        index = PathIndex(texts, literally=wide)
-        yield Group(base, chosen, positions, wide, index, Detours(prefixes))
+        index = PathIndex(texts, wide=wide)
+        yield PatternGroup(base, chosen, positions, wide, index, SymlinkIndex(prefixes))

@@ -3,36 +3,36 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mcp_dispatch.fs.resolve import Places
-from mcp_dispatch.policy.commands.file_access import Touch
+from mcp_dispatch.fs.resolve import PathAnchors
+from mcp_dispatch.policy.commands.file_access import FileAccess
 from mcp_dispatch.policy.commands.pattern import SEPARATOR, CommandPattern
 from mcp_dispatch.policy.commands.wrappers import (
-    EVALUATING,
-    EVALUATORS,
-    FIND_ACTS,
+    FIND_UNSAFE_ACTIONS,
+    SHELL_TEXT_BUILTINS,
     SHELLS,
-    inner,
-    program,
-    strictly_unwrapped,
-    wraps,
+    SUBSTITUTING_BUILTINS,
+    find_wrapped_command,
+    get_program_name,
+    is_wrapper,
+    unwrap_command,
 )
-from mcp_dispatch.policy.domains import DomainPattern, host_of
-from mcp_dispatch.policy.facts import Evidence, Names
+from mcp_dispatch.policy.domains import DomainPattern, parse_host
+from mcp_dispatch.policy.facts import CallFacts, FileNames
 from mcp_dispatch.policy.paths.pattern import PathPattern
 from mcp_dispatch.policy.paths.rules import PathRules
-from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex, NameIndex
-from mcp_dispatch.policy.rules.model import Rule, Target, ToolNamed
-from mcp_dispatch.shell.analyze import is_harmless
-from mcp_dispatch.shell.ast import EXPANSION, Form, Plain, SimpleCommand, Word
+from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex, TargetIndex
+from mcp_dispatch.policy.rules.model import PermissionRule, Target, ToolTarget
+from mcp_dispatch.shell.analyze import is_harmless_assignment
+from mcp_dispatch.shell.ast import EXPANSION, Form, PlainScript, SimpleCommand, Word
 
-_NEVER = 1_000_000
-_READ, _EDIT = ToolNamed("Read"), ToolNamed("Edit")
+_UNREACHABLE_WORD_COUNT = 1_000_000
+_READ, _EDIT = ToolTarget("Read"), ToolTarget("Edit")
 
 
 class AllowRules:
     """The allow rules, filed by what they are about."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[PermissionRule]) -> None:
         self._rules = tuple(rules)
         bare: dict[int, Target] = {}
         commands: dict[int, CommandPattern] = {}
@@ -50,176 +50,193 @@ class AllowRules:
                     domains[at] = pattern
                 case _:
                     continue
-        self._bare = NameIndex(bare)
+        self._bare_rules = TargetIndex(bare)
         self._commands = CommandIndex(commands)
-        self._patterns = commands
+        self._command_patterns = commands
         self._domains = DomainIndex(domains)
         self._edits = PathRules(files[_EDIT], wide=False)
         # An Edit allow also grants the read.
         self._reads = PathRules({**files[_READ], **files[_EDIT]}, wide=False)
-        self._edit_anything = [at for at, target in bare.items() if target == _EDIT]
+        self._bare_edits = [at for at, target in bare.items() if target == _EDIT]
 
-    def plus(self, rules: Sequence[Rule]) -> "AllowRules":
+    def with_rules(self, rules: Sequence[PermissionRule]) -> "AllowRules":
         return AllowRules([*self._rules, *rules])
 
-    def covering(
+    def find_covering(
         self,
-        evidence: Evidence,
-        places: Places,
-        may_write: Callable[[Touch], bool],
-        looks: Callable[[int], bool],
-    ) -> tuple[Rule, ...]:
+        facts: CallFacts,
+        anchors: PathAnchors,
+        may_write: Callable[[FileAccess], bool],
+        can_read: Callable[[int], bool],
+    ) -> tuple[PermissionRule, ...]:
         """The rules that together allow the call; empty where something of it is left over.
 
         `may_write` judges the targets of a command's redirects, `looks` whether the command at a
         position of the text needs no rule.
         """
-        subject = evidence.subject
-        whole = sorted(self._bare.covering(subject, strictly=True))
+        subject = facts.subject
+        whole = sorted(self._bare_rules.find_covering(subject, strict=True))
         if subject.url is not None:
             # Heard beside a rule for every host: it may open what that one does not.
-            host = host_of(subject.url)
-            whole += [] if host is None else sorted(self._domains.covering(host))
+            host = parse_host(subject.url)
+            whole += [] if host is None else sorted(self._domains.find_covering(host))
         if whole or subject.url is not None:
-            return self._named(whole)
-        if evidence.reading is not None:
-            return self._for_command(evidence, may_write, looks)
-        if evidence.writes:
-            return self._for_files(self._edits, evidence.writes, places)
-        return self._for_files(self._reads, evidence.reads, places)
+            return self._select_rules(whole)
+        if facts.parsed_command is not None:
+            return self._find_command_rules(facts, may_write, can_read)
+        if facts.writes:
+            return self._find_file_rules(self._edits, facts.writes, anchors)
+        return self._find_file_rules(self._reads, facts.reads, anchors)
 
-    def for_writes(self, files: Sequence[Names], places: Places) -> tuple[Rule, ...]:
+    def find_write_rules(
+        self, files: Sequence[FileNames], anchors: PathAnchors
+    ) -> tuple[PermissionRule, ...]:
         """The rules that allow all of these writes, a bare `Edit` among them."""
-        bare = self._named(self._edit_anything)
-        return bare or self._for_files(self._edits, files, places)
+        bare = self._select_rules(self._bare_edits)
+        return bare or self._find_file_rules(self._edits, files, anchors)
 
-    def _for_files(
-        self, rules: PathRules, files: Sequence[Names], places: Places
-    ) -> tuple[Rule, ...]:
+    def _find_file_rules(
+        self, rules: PathRules, files: Sequence[FileNames], anchors: PathAnchors
+    ) -> tuple[PermissionRule, ...]:
         used: list[int] = []
         for names in files:
-            found = rules.covering_all(names, places)
+            found = rules.find_covering_all(names, anchors)
             if not found:
                 return ()
             used.append(min(found))
-        return self._named(used)
+        return self._select_rules(used)
 
-    def _named(self, positions: Sequence[int]) -> tuple[Rule, ...]:
+    def _select_rules(self, positions: Sequence[int]) -> tuple[PermissionRule, ...]:
         return tuple(self._rules[at] for at in dict.fromkeys(positions))
 
-    def _for_command(
-        self, evidence: Evidence, may_write: Callable[[Touch], bool], looks: Callable[[int], bool]
-    ) -> tuple[Rule, ...]:
-        read, shell = evidence.reading, evidence.shell
-        if read is None or shell is None or not isinstance(read.plain, Plain):
+    def _find_command_rules(
+        self,
+        facts: CallFacts,
+        may_write: Callable[[FileAccess], bool],
+        can_read: Callable[[int], bool],
+    ) -> tuple[PermissionRule, ...]:
+        read, shell = facts.parsed_command, facts.shell_access
+        if read is None or shell is None or not isinstance(read.script, PlainScript):
             return ()
-        if not all(map(may_write, shell.redirects)) or not _reads_plainly(read.plain):
+        if not all(map(may_write, shell.redirects)) or not _has_only_file_redirects(read.script):
             return ()
-        exact = self._commands.equal_to(read.text)
+        exact = self._commands.find_exact(read.text)
         if exact:
-            return self._named(exact[:1])
-        return () if _loses_its_way(read.plain) else self._for_each(read.plain, looks)
+            return self._select_rules(exact[:1])
+        return (
+            ()
+            if _has_unknown_directory(read.script)
+            else self._find_rules_per_command(read.script, can_read)
+        )
 
-    def _for_each(self, plain: Plain, looks: Callable[[int], bool]) -> tuple[Rule, ...]:
+    def _find_rules_per_command(
+        self, script: PlainScript, can_read: Callable[[int], bool]
+    ) -> tuple[PermissionRule, ...]:
         """What is substituted into another command is covered by rules alone."""
-        alone = plain.form is Form.SUBSTITUTING
+        alone = script.form is Form.SUBSTITUTING
         used: list[int] = []
-        for position, command in enumerate(plain.commands):
-            if not command.words and assigns_harmlessly(command):
+        for position, command in enumerate(script.commands):
+            if not command.words and has_harmless_assignments(command):
                 continue
-            rule = next(self._for_one(command), None)
+            rule = next(self._iter_matching_positions(command), None)
             if rule is not None:
                 used.append(rule)
-            elif alone or not looks(position):
+            elif alone or not can_read(position):
                 return ()
-        return self._named(used)
+        return self._select_rules(used)
 
-    def _for_one(self, command: SimpleCommand) -> Iterator[int]:
-        for line in _lines(command):
-            for at in self._commands.starting(line.text):
-                if line.fits(self._patterns[at]):
+    def _iter_matching_positions(self, command: SimpleCommand) -> Iterator[int]:
+        for line in _list_command_lines(command):
+            for at in self._commands.find_candidates(line.text):
+                if line.matches(self._command_patterns[at]):
                     yield at
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _CommandLine:
     """One way to spell a command, and how much of it a rule must spell in full."""
 
     text: str
-    assigned: int
-    spelled: int
+    assignment_count: int
+    required_words: int
 
-    def fits(self, pattern: CommandPattern) -> bool:
+    def matches(self, pattern: CommandPattern) -> bool:
         return (
-            pattern.assigned == self.assigned
-            and pattern.leading >= self.spelled
-            and pattern.fits(self.text)
+            pattern.assignment_count == self.assignment_count
+            and pattern.literal_word_count >= self.required_words
+            and pattern.matches(self.text)
         )
 
 
-def _lines(command: SimpleCommand) -> list[_Line]:
+def _list_command_lines(command: SimpleCommand) -> list[_CommandLine]:
     """Without its assignments where they are safe; with them for a rule that spells them."""
     words = command.words
     if not words:
         return []
-    lines: list[_Line] = []
-    if assigns_harmlessly(command):
-        ways = dict.fromkeys((words, strictly_unwrapped(words) or words))
-        lines.extend(_Line(_joined(way), 0, _to_be_spelled(way)) for way in ways)
+    lines: list[_CommandLine] = []
+    if has_harmless_assignments(command):
+        ways = dict.fromkeys((words, unwrap_command(words) or words))
+        lines.extend(_CommandLine(_join_shapes(way), 0, _count_required_words(way)) for way in ways)
     if command.assignments:
         count = len(command.assignments)
         assigned = [f"{one.name}={one.value.shape}" for one in command.assignments]
-        text = SEPARATOR.join([*assigned, _joined(words)])
-        lines.append(_Line(text, count, count + _to_be_spelled(words)))
+        text = SEPARATOR.join([*assigned, _join_shapes(words)])
+        lines.append(_CommandLine(text, count, count + _count_required_words(words)))
     return lines
 
 
-def _joined(words: Sequence[Word]) -> str:
+def _join_shapes(words: Sequence[Word]) -> str:
     return SEPARATOR.join(word.shape for word in words)
 
 
-def _to_be_spelled(words: Sequence[Word]) -> int:
+def _count_required_words(words: Sequence[Word]) -> int:
     """How many words a rule must name in full: a `*` never stands for what is run."""
-    name = program(words)
+    name = get_program_name(words)
     if not words[0].fixed:
-        return _NEVER
-    if name in EVALUATING and any("$(" in word.value or "`" in word.value for word in words):
+        return _UNREACHABLE_WORD_COUNT
+    if name in SUBSTITUTING_BUILTINS and any(
+        "$(" in word.value or "`" in word.value for word in words
+    ):
         return len(words)
-    if name == "find" and any(not word.fixed or word.value in FIND_ACTS for word in words):
+    if name == "find" and any(
+        not word.fixed or word.value in FIND_UNSAFE_ACTIONS for word in words
+    ):
         return len(words)
-    if name in SHELLS or name in EVALUATORS or name == "ssh":
+    if name in SHELLS or name in SHELL_TEXT_BUILTINS or name == "ssh":
         return 1
-    if not wraps(words):
+    if not is_wrapper(words):
         return 0
-    found = inner(words)
+    found = find_wrapped_command(words)
     if found is None:
         return 1
     start = found.starts[0] if found.certain else len(words)
-    return start + max(1, _to_be_spelled(words[start:])) if start < len(words) else len(words)
+    return (
+        start + max(1, _count_required_words(words[start:])) if start < len(words) else len(words)
+    )
 
 
-def assigns_harmlessly(command: SimpleCommand) -> bool:
+def has_harmless_assignments(command: SimpleCommand) -> bool:
     """Whether its assignments change nothing but language, colour and the like."""
-    return all(map(is_harmless, command.assignments))
+    return all(map(is_harmless_assignment, command.assignments))
 
 
-def _reads_plainly(plain: Plain) -> bool:
+def _has_only_file_redirects(script: PlainScript) -> bool:
     """Whether no redirect opens a network connection: bash does for `/dev/tcp/…`."""
-    targets = [redirect.target for command in plain.commands for redirect in command.redirects]
+    targets = [redirect.target for command in script.commands for redirect in command.redirects]
     return all(
         EXPANSION not in target.shape and not target.value.startswith(("/dev/tcp", "/dev/udp"))
         for target in targets
     )
 
 
-def _loses_its_way(plain: Plain) -> bool:
+def _has_unknown_directory(script: PlainScript) -> bool:
     """Whether a command follows a `cd` to a place that is not known."""
-    for command in plain.commands[:-1]:
-        name = program(command.words)
-        if name in ("pushd", "popd") or (name == "cd" and not is_plain_move(command.words)):
+    for command in script.commands[:-1]:
+        name = get_program_name(command.words)
+        if name in ("pushd", "popd") or (name == "cd" and not is_simple_cd(command.words)):
             return True
     return False
 
 
-def is_plain_move(words: Sequence[Word]) -> bool:
+def is_simple_cd(words: Sequence[Word]) -> bool:
     return len(words) == 2 and words[1].fixed and not words[1].value.startswith("-")

@@ -2,26 +2,33 @@
 
 from collections.abc import Iterator, Sequence
 
-from mcp_dispatch.fs.resolve import Places
+from mcp_dispatch.fs.resolve import PathAnchors
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.policy.commands.pattern import CommandPattern, Match
-from mcp_dispatch.policy.domains import DomainPattern, host_of
-from mcp_dispatch.policy.facts import Evidence
+from mcp_dispatch.policy.commands.pattern import CommandPattern, RuleMatch
+from mcp_dispatch.policy.domains import DomainPattern, parse_host
+from mcp_dispatch.policy.facts import CallFacts
 from mcp_dispatch.policy.paths.pattern import PathPattern
 from mcp_dispatch.policy.paths.rules import PathRules
-from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex, NameIndex
-from mcp_dispatch.policy.rules.model import Malformed, Nothing, Parameter, Rule, Target, ToolNamed
+from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex, TargetIndex
+from mcp_dispatch.policy.rules.model import (
+    MalformedRule,
+    ParameterPattern,
+    PermissionRule,
+    Target,
+    ToolTarget,
+    UnmatchablePattern,
+)
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.shell.ast import Unknown
+from mcp_dispatch.shell.ast import UnparsedScript
 
-_READ = ToolNamed("Read")
-AnyRule = Rule | Malformed
+_READ = ToolTarget("Read")
+ParsedRule = PermissionRule | MalformedRule
 
 
-class ClosedRules:
+class DenyAskRules:
     """Deny and ask rules, filed by what they are about: a thousand cost hardly more than ten."""
 
-    def __init__(self, rules: Sequence[AnyRule]) -> None:
+    def __init__(self, rules: Sequence[ParsedRule]) -> None:
         self._rules = tuple(rules)
         bare: dict[int, Target] = {}
         by_argument: dict[int, Target] = {}
@@ -29,7 +36,7 @@ class ClosedRules:
         commands: dict[int, CommandPattern] = {}
         files: dict[tuple[bool, Effect], dict[int, PathPattern]] = {}
         for at, rule in enumerate(self._rules):
-            match None if isinstance(rule, Malformed) else rule.specifier:
+            match None if isinstance(rule, MalformedRule) else rule.specifier:
                 case None:
                     if rule.target is not None:
                         bare[at] = rule.target
@@ -40,89 +47,95 @@ class ClosedRules:
                     files.setdefault(kind, {})[at] = pattern
                 case DomainPattern() as pattern:
                     domains[at] = pattern
-                case Parameter():
+                case ParameterPattern():
                     if rule.target is not None:
                         by_argument[at] = rule.target
-                case Nothing():
+                case UnmatchablePattern():
                     continue
-        self._bare = NameIndex(bare)
-        self._by_argument = NameIndex(by_argument)
+        self._bare_rules = TargetIndex(bare)
+        self._parameter_rules = TargetIndex(by_argument)
         self._commands = CommandIndex(commands)
         self._domains = DomainIndex(domains)
-        self._files = {kind: PathRules(patterns, wide=True) for kind, patterns in files.items()}
+        self._path_rules = {
+            kind: PathRules(patterns, wide=True) for kind, patterns in files.items()
+        }
 
     @property
     def read_denies(self) -> PathRules:
         """The patterns of files that nothing may show."""
-        return self._files.get((True, Effect.DENY)) or PathRules({}, wide=True)
+        return self._path_rules.get((True, Effect.DENY)) or PathRules({}, wide=True)
 
     @property
-    def reads(self) -> list[PathRules]:
+    def read_rules(self) -> list[PathRules]:
         """The patterns of files that are not shown without more ado: denied or to be asked for."""
-        return [rules for (reading, _), rules in self._files.items() if reading]
+        return [rules for (reading, _), rules in self._path_rules.items() if reading]
 
-    def about(self, evidence: Evidence, places: Places) -> list[tuple[AnyRule, Match]]:
+    def find_matching(
+        self, facts: CallFacts, anchors: PathAnchors
+    ) -> list[tuple[ParsedRule, RuleMatch]]:
         """The rules that mean the call, in the order of the files."""
-        found = dict.fromkeys(self._bare.covering(evidence.subject, strictly=False), Match.YES)
-        found.update(dict.fromkeys(self._of_arguments(evidence.subject), Match.YES))
-        if evidence.subject.url is not None:
-            host = host_of(evidence.subject.url)
-            found.update(dict.fromkeys(self._domains.covering(host), Match.YES))
-        if evidence.reading is not None:
-            found.update(self._commands.matching(evidence.reading))
-        found.update(dict.fromkeys(self._of_files(evidence, places), Match.YES))
-        return [(self._rules[at], match) for at, match in sorted(found.items(), key=_position)]
+        found = dict.fromkeys(
+            self._bare_rules.find_covering(facts.subject, strict=False), RuleMatch.YES
+        )
+        found.update(dict.fromkeys(self._match_arguments(facts.subject), RuleMatch.YES))
+        if facts.subject.url is not None:
+            host = parse_host(facts.subject.url)
+            found.update(dict.fromkeys(self._domains.find_covering(host), RuleMatch.YES))
+        if facts.parsed_command is not None:
+            found.update(self._commands.find_matches(facts.parsed_command))
+        found.update(dict.fromkeys(self._match_files(facts, anchors), RuleMatch.YES))
+        return [(self._rules[at], match) for at, match in sorted(found.items(), key=_get_position)]
 
-    def taking_away(self, subject: Subject) -> Rule | None:
+    def find_tool_deny(self, subject: Subject) -> PermissionRule | None:
         """The first deny of the tool as a whole."""
-        for at in sorted(self._bare.covering(subject, strictly=False)):
+        for at in sorted(self._bare_rules.find_covering(subject, strict=False)):
             rule = self._rules[at]
-            if isinstance(rule, Rule) and rule.effect is Effect.DENY:
+            if isinstance(rule, PermissionRule) and rule.effect is Effect.DENY:
                 return rule
         return None
 
-    def closing_server(self, server: str) -> AnyRule | None:
+    def find_server_deny(self, server: str) -> ParsedRule | None:
         """The first deny that leaves no tool of the server."""
         for rule in self._rules:
-            whole = isinstance(rule, Malformed) or rule.specifier is None
+            whole = isinstance(rule, MalformedRule) or rule.specifier is None
             if not whole or rule.effect is not Effect.DENY or rule.target is None:
                 continue
             if rule.target.covers_server(server):
                 return rule
         return None
 
-    def _of_arguments(self, subject: Subject) -> Iterator[int]:
-        for at in self._by_argument.candidates(subject):
+    def _match_arguments(self, subject: Subject) -> Iterator[int]:
+        for at in self._parameter_rules.find_candidates(subject):
             rule = self._rules[at]
-            if isinstance(rule, Malformed) or not isinstance(rule.specifier, Parameter):
+            if isinstance(rule, MalformedRule) or not isinstance(rule.specifier, ParameterPattern):
                 continue
-            if rule.specifier.matches(subject) and rule.target.covers(subject, strictly=False):
+            if rule.specifier.matches(subject) and rule.target.covers(subject, strict=False):
                 yield at
 
-    def _of_files(self, evidence: Evidence, places: Places) -> Iterator[int]:
+    def _match_files(self, facts: CallFacts, anchors: PathAnchors) -> Iterator[int]:
         """A Read deny also closes a file to Edit and Write, which would show what is in it."""
-        read = (*evidence.reads, *evidence.shell_reads)
-        written = (*evidence.writes, *evidence.shell_writes)
-        shown = evidence.shell_writes if _is_notebook(evidence.subject) else written
-        for (reading, effect), rules in self._files.items():
+        read = (*facts.reads, *facts.shell_reads)
+        written = (*facts.writes, *facts.shell_writes)
+        shown = facts.shell_writes if _is_notebook(facts.subject) else written
+        for (reading, effect), rules in self._path_rules.items():
             files = read if reading else written
             denies = reading and effect is Effect.DENY
-            yield from rules.covering_any((*files, *shown) if denies else files, places)
+            yield from rules.find_covering_any((*files, *shown) if denies else files, anchors)
 
 
-def _position(found: tuple[int, Match]) -> int:
-    return found[0]
+def _get_position(match: tuple[int, RuleMatch]) -> int:
+    return match[0]
 
 
 def _is_notebook(subject: Subject) -> bool:
     return subject.rule_name == "NotebookEdit"
 
 
-def not_understood(evidence: Evidence) -> str | None:
+def explain_incomplete_parse(facts: CallFacts) -> str | None:
     """Why a shell command is not known in all its parts."""
-    read = evidence.reading
+    read = facts.parsed_command
     if read is None:
         return None
-    if isinstance(read.plain, Unknown):
-        return read.plain.reason
-    return "a part of it is not plain" if read.unread or not read.complete else None
+    if isinstance(read.script, UnparsedScript):
+        return read.script.reason
+    return "a part of it is not plain" if read.partly_unparsed or not read.complete else None

@@ -5,52 +5,54 @@ from dataclasses import dataclass
 
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.decision import Vote
-from mcp_dispatch.policy.explain import Call, NoSuchCall, call_of, judge
+from mcp_dispatch.policy.explain import CallSpec, InvalidCallSpec, evaluate_call, parse_call_spec
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.settings.problems import Problem, Severity, format_value
+from mcp_dispatch.settings.problems import SettingsProblem, Severity, format_value
 from mcp_dispatch.settings.settings import RuleTestText
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RuleTestFailure:
     """An example that does not hold. `by` is the vote that decided otherwise."""
 
     test: RuleTestText
     reason: str
-    by: Vote | None = None
+    deciding_vote: Vote | None = None
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> SettingsProblem:
         """As `doctor` reports it."""
         key = "dispatch.ruleTests"
-        return Problem(Severity.ERROR, self.test.file, key, self.reason, self.test.line)
+        return SettingsProblem(Severity.ERROR, self.test.file, key, self.reason, self.test.line)
 
 
-def failures(
+def run_rule_tests(
     tests: Iterable[RuleTestText], policy: Policy, workspace: Workspace
-) -> tuple[Failed, ...]:
+) -> tuple[RuleTestFailure, ...]:
     """The examples that the rules do not fulfil."""
-    return tuple(_failures(tests, policy, workspace))
+    return tuple(_iter_failures(tests, policy, workspace))
 
 
-def _failures(
+def _iter_failures(
     tests: Iterable[RuleTestText], policy: Policy, workspace: Workspace
-) -> Iterator[Failed]:
+) -> Iterator[RuleTestFailure]:
     for test in tests:
         try:
-            call = call_of(test.call)
-            decision = judge(call, policy, workspace).decision
-        except NoSuchCall as error:
-            yield Failed(test, str(error))
+            call = parse_call_spec(test.call)
+            decision = evaluate_call(call, policy, workspace).decision
+        except InvalidCallSpec as error:
+            yield RuleTestFailure(test, str(error))
             continue
         if decision.effect is not test.expect:
             expected, got = test.expect.name.lower(), decision.effect.name.lower()
             by = decision.by
-            reason = f"{_named(call)}: expected {expected}, got {got}: {by.reason} ({by.origin})"
-            yield Failed(test, reason, by)
+            reason = (
+                f"{_format_call(call)}: expected {expected}, got {got}: {by.reason} ({by.origin})"
+            )
+            yield RuleTestFailure(test, reason, by)
 
 
-def _named(call: Call) -> str:
+def _format_call(call: CallSpec) -> str:
     """The call in a few words."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
     return f"{call.tool}({format_value(values[0])[1:-1]})" if values else call.tool

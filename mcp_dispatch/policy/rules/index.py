@@ -3,21 +3,21 @@
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mcp_dispatch.policy.commands.expand import Reading, starts_of
+from mcp_dispatch.policy.commands.expand import ParsedCommand, skip_to_program
 from mcp_dispatch.policy.commands.pattern import (
     ANYTHING,
     SEPARATOR,
     CommandPattern,
-    Match,
+    RuleMatch,
     Wildcard,
-    collapsed,
+    collapse_blanks,
 )
 from mcp_dispatch.policy.domains import DomainPattern
-from mcp_dispatch.policy.rules.model import NamesLike, ServerNamed, Target, ToolNamed
+from mcp_dispatch.policy.rules.model import ServerTarget, Target, ToolTarget, WildcardTarget
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.shell.ast import EXPANSION
 
-_KEY = 3
+_KEY_WORDS = 3
 """By how many of its first words a pattern is filed."""
 
 
@@ -26,96 +26,105 @@ class CommandIndex:
 
     def __init__(self, patterns: Mapping[int, CommandPattern]) -> None:
         self._patterns = patterns
-        self._filed: dict[tuple[str, ...], list[int]] = {}
-        self._beyond: dict[tuple[str, ...], list[int]] = {}
-        self._ending: dict[str, list[int]] = {}
-        self._texts: list[int] = []
-        self._exact: dict[str, list[int]] = {}
+        self._by_leading_words: dict[tuple[str, ...], list[int]] = {}
+        self._by_shorter_prefix: dict[tuple[str, ...], list[int]] = {}
+        self._by_last_word: dict[str, list[int]] = {}
+        self._whole_text_patterns: list[int] = []
+        self._by_exact_text: dict[str, list[int]] = {}
         for at, pattern in patterns.items():
-            self._file(at, pattern)
+            self._insert(at, pattern)
 
-    def matching(self, reading: Reading) -> dict[int, Match]:
+    def find_matches(self, command: ParsedCommand) -> dict[int, RuleMatch]:
         """The patterns that a text holds at any depth, or that it may hold."""
-        if not reading.complete:
-            return dict.fromkeys(self._patterns, Match.YES)
-        found: dict[int, Match] = dict.fromkeys(self._of_whole_text(reading.text), Match.YES)
-        for line in reading.lines:
-            self._add(found, self._of_line(line))
-        for run in reading.runs:
-            self._add(found, self._of_run(run))
+        if not command.complete:
+            return dict.fromkeys(self._patterns, RuleMatch.YES)
+        found: dict[int, RuleMatch] = dict.fromkeys(
+            self._match_whole_text(command.text), RuleMatch.YES
+        )
+        for line in command.lines:
+            self._merge(found, self._match_line(line))
+        for run in command.token_runs:
+            self._merge(found, self._match_token_run(run))
         return found
 
-    def equal_to(self, text: str) -> Sequence[int]:
+    def find_exact(self, text: str) -> Sequence[int]:
         """The patterns that are exactly this text."""
-        return self._exact.get(text.strip(), ())
+        return self._by_exact_text.get(text.strip(), ())
 
-    def starting(self, line: str) -> Iterator[int]:
+    def find_candidates(self, line: str) -> Iterator[int]:
         """The patterns that may match a line: they begin with its words, as far as these are known."""
-        words = tuple(line.split(SEPARATOR, _KEY)[:_KEY])
+        words = tuple(line.split(SEPARATOR, _KEY_WORDS)[:_KEY_WORDS])
         known = next((at for at, word in enumerate(words) if EXPANSION in word), len(words))
         for length in range(known + 1):
-            yield from self._filed.get(words[:length], ())
-        yield from self._ending_as(line)
+            yield from self._by_leading_words.get(words[:length], ())
+        yield from self._find_by_last_word(line)
         if known < len(words):
-            yield from self._beyond.get(words[:known], ())
+            yield from self._by_shorter_prefix.get(words[:known], ())
 
-    def _ending_as(self, line: str) -> Iterator[int]:
+    def _find_by_last_word(self, line: str) -> Iterator[int]:
         """The patterns that begin with a `*` and end with the last word of the line."""
         last = line.rpartition(SEPARATOR)[2]
         if EXPANSION not in last:
-            yield from self._ending.get(last, ())
+            yield from self._by_last_word.get(last, ())
             return
-        for positions in self._ending.values():
+        for positions in self._by_last_word.values():
             yield from positions
 
-    def _of_line(self, line: str) -> Iterator[tuple[int, Match]]:
-        for at in self.starting(line):
-            yield at, self._patterns[at].match(line)
+    def _match_line(self, line: str) -> Iterator[tuple[int, RuleMatch]]:
+        for at in self.find_candidates(line):
+            yield at, self._patterns[at].match_line(line)
 
-    def _of_run(self, run: tuple[str, ...]) -> Iterator[tuple[int, Match]]:
-        joined = SEPARATOR.join(run)
+    def _match_token_run(self, tokens: tuple[str, ...]) -> Iterator[tuple[int, RuleMatch]]:
+        joined = SEPARATOR.join(tokens)
         words = tuple(joined.split(SEPARATOR))
-        keys = {words[at : at + length] for at in range(len(words)) for length in range(_KEY + 1)}
-        filed = (at for key in keys for at in self._filed.get(key, ()))
-        for at in (*filed, *self._ending_as(joined)):
-            if self._patterns[at].occurs_in(joined):
-                yield at, Match.YES
-        start = starts_of(run)
+        keys = {
+            words[at : at + length] for at in range(len(words)) for length in range(_KEY_WORDS + 1)
+        }
+        filed = (at for key in keys for at in self._by_leading_words.get(key, ()))
+        for at in (*filed, *self._find_by_last_word(joined)):
+            if self._patterns[at].matches_anywhere(joined):
+                yield at, RuleMatch.YES
+        start = skip_to_program(tokens)
         if start and any(EXPANSION in token for token in start):
-            yield from self._of_line(SEPARATOR.join(start))
+            yield from self._match_line(SEPARATOR.join(start))
 
-    def _of_whole_text(self, text: str) -> Iterator[int]:
-        yield from self.equal_to(text)
-        if not self._texts:
+    def _match_whole_text(self, text: str) -> Iterator[int]:
+        yield from self.find_exact(text)
+        if not self._whole_text_patterns:
             return
-        line = collapsed(text)
-        for at in self._texts:
-            pieces = self._patterns[at].text.pieces
+        line = collapse_blanks(text)
+        for at in self._whole_text_patterns:
+            pieces = self._patterns[at].text_pattern.pieces
             if Wildcard(("", *pieces, "")).matches(line):
                 yield at
 
-    def _add(self, found: dict[int, Match], more: Iterable[tuple[int, Match]]) -> None:
-        for at, match in more:
-            if match.value > found.get(at, Match.NO).value:
+    def _merge(self, found: dict[int, RuleMatch], matches: Iterable[tuple[int, RuleMatch]]) -> None:
+        for at, match in matches:
+            if match.value > found.get(at, RuleMatch.NO).value:
                 found[at] = match
 
-    def _file(self, at: int, pattern: CommandPattern) -> None:
-        if pattern.exact is not None:
-            self._exact.setdefault(pattern.exact, []).append(at)
+    def _insert(self, position: int, pattern: CommandPattern) -> None:
+        if pattern.exact_text is not None:
+            self._by_exact_text.setdefault(pattern.exact_text, []).append(position)
         if not pattern.anchored:
-            self._texts.append(at)
+            self._whole_text_patterns.append(position)
             return
-        key = pattern.spelled[:_KEY]
+        key = pattern.literal_words[:_KEY_WORDS]
         last = pattern.words[-1]
-        if not key and not pattern.open and len(pattern.words) > 1 and ANYTHING not in last:
-            self._ending.setdefault(last, []).append(at)
+        if (
+            not key
+            and not pattern.allows_more_words
+            and len(pattern.words) > 1
+            and ANYTHING not in last
+        ):
+            self._by_last_word.setdefault(last, []).append(position)
             return
-        self._filed.setdefault(key, []).append(at)
+        self._by_leading_words.setdefault(key, []).append(position)
         for length in range(len(key)):
-            self._beyond.setdefault(key[:length], []).append(at)
+            self._by_shorter_prefix.setdefault(key[:length], []).append(position)
 
 
-_LABELS = 2
+_KEY_LABELS = 2
 """By how many of its last labels a pattern is filed."""
 
 
@@ -124,65 +133,65 @@ class DomainIndex:
 
     def __init__(self, patterns: Mapping[int, DomainPattern]) -> None:
         self._patterns = patterns
-        self._filed: dict[tuple[str, ...], list[int]] = {}
+        self._by_last_labels: dict[tuple[str, ...], list[int]] = {}
         for at, pattern in patterns.items():
-            self._filed.setdefault(_key(pattern), []).append(at)
+            self._by_last_labels.setdefault(_build_key(pattern), []).append(at)
 
-    def covering(self, host: str | None) -> Iterator[int]:
+    def find_covering(self, host: str | None) -> Iterator[int]:
         """The patterns that mean the host. All may mean one that cannot be read."""
         if host is None:
             yield from self._patterns
             return
         labels = host.split(".")
-        for length in range(min(_LABELS, len(labels)) + 1):
-            for at in self._filed.get(tuple(labels[len(labels) - length :]), ()):
+        for length in range(min(_KEY_LABELS, len(labels)) + 1):
+            for at in self._by_last_labels.get(tuple(labels[len(labels) - length :]), ()):
                 if self._patterns[at].covers(host):
                     yield at
 
 
-def _key(pattern: DomainPattern) -> tuple[str, ...]:
+def _build_key(pattern: DomainPattern) -> tuple[str, ...]:
     """Its last labels, up to the first that has a `*`."""
     key: list[str] = []
-    for label in reversed(pattern.labels[-_LABELS:]):
+    for label in reversed(pattern.labels[-_KEY_LABELS:]):
         if not label.literal:
             break
         key.insert(0, label.pieces[0])
     return tuple(key)
 
 
-class NameIndex:
+class TargetIndex:
     """Targets known by their position."""
 
     def __init__(self, targets: Mapping[int, Target]) -> None:
         self._targets = targets
-        self._named: dict[str, list[int]] = {}
-        self._servers: dict[str, list[int]] = {}
-        self._always: list[int] = []
+        self._by_name: dict[str, list[int]] = {}
+        self._by_server: dict[str, list[int]] = {}
+        self._wildcards: list[int] = []
         for position, target in targets.items():
-            self._file(position, target)
+            self._insert(position, target)
 
-    def covering(self, subject: Subject, *, strictly: bool) -> Iterator[int]:
+    def find_covering(self, subject: Subject, *, strict: bool) -> Iterator[int]:
         """The targets that mean the tool. An allow is read strictly: by its rule name alone."""
-        for position in self.candidates(subject):
-            if self._targets[position].covers(subject, strictly=strictly):
+        for position in self.find_candidates(subject):
+            if self._targets[position].covers(subject, strict=strict):
                 yield position
 
-    def candidates(self, subject: Subject) -> Iterable[int]:
+    def find_candidates(self, subject: Subject) -> Iterable[int]:
         names = (subject.rule_name, subject.exposed_name)
-        found = [self._named.get(unicodedata.normalize("NFKC", name), ()) for name in names]
-        servers = self._servers.get(subject.server, ()) if subject.server is not None else ()
-        return dict.fromkeys([*found[0], *found[1], *servers, *self._always])
+        found = [self._by_name.get(unicodedata.normalize("NFKC", name), ()) for name in names]
+        servers = self._by_server.get(subject.server, ()) if subject.server is not None else ()
+        return dict.fromkeys([*found[0], *found[1], *servers, *self._wildcards])
 
-    def _file(self, position: int, target: Target) -> None:
+    def _insert(self, position: int, target: Target) -> None:
         match target:
-            case ToolNamed(name):
+            case ToolTarget(name):
                 key = unicodedata.normalize("NFKC", name)
-                self._named.setdefault(key, []).append(position)
-            case ServerNamed():
+                self._by_name.setdefault(key, []).append(position)
+            case ServerTarget():
                 # Its name in full also means a tool that is listed under that name.
-                key = unicodedata.normalize("NFKC", target.written)
-                self._named.setdefault(key, []).append(position)
+                key = unicodedata.normalize("NFKC", target.full_name)
+                self._by_name.setdefault(key, []).append(position)
                 if not target.tools.literal:
-                    self._servers.setdefault(target.server, []).append(position)
-            case NamesLike():
-                self._always.append(position)
+                    self._by_server.setdefault(target.server, []).append(position)
+            case WildcardTarget():
+                self._wildcards.append(position)

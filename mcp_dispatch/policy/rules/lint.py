@@ -6,17 +6,17 @@ from difflib import get_close_matches
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.commands.pattern import ANYTHING, CommandPattern, Wildcard
-from mcp_dispatch.policy.commands.wrappers import UNREADABLE, WRAPPERS
-from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, means_nothing
+from mcp_dispatch.policy.commands.wrappers import OPAQUE_WRAPPERS, WRAPPERS
+from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, is_invalid_gitignore
 from mcp_dispatch.settings.settings import RuleText
 
-BUILT_INS = frozenset(
+BUILT_IN_TOOLS = frozenset(
     {
         *("Read", "Write", "Edit", "Glob", "Grep", "Bash", "TaskStop", "WebFetch"),
         *("tool_search", "call_tool", "read_result"),
     }
 )
-ELSEWHERE = frozenset(
+CLAUDE_CODE_TOOLS = frozenset(
     {
         *("Agent", "Task", "Skill", "Cd", "WebSearch", "NotebookEdit", "MultiEdit", "LSP"),
         *("Monitor", "PowerShell", "ToolSearch", "TodoWrite", "AskUserQuestion", "BashOutput"),
@@ -26,11 +26,11 @@ ELSEWHERE = frozenset(
 )
 """Tools of Claude Code that do not exist here: rules about them are right, and idle."""
 
-PATHS_NEVER = {
+PATH_RULE_TOOLS = {
     **dict.fromkeys(("Write", "NotebookEdit", "MultiEdit"), "Edit"),
     **dict.fromkeys(("Glob", "Grep"), "Read"),
 }
-PRIMARY = {
+PRIMARY_FIELDS = {
     **dict.fromkeys(("Read", "Write", "Edit", "MultiEdit"), "file_path"),
     **dict.fromkeys(("Glob", "Grep"), "path"),
     **dict.fromkeys(("Bash", "PowerShell"), "command"),
@@ -39,7 +39,7 @@ PRIMARY = {
 }
 """The field that a tool's own language is about; `Tool(field:value)` does not reach it."""
 
-FIELDS = {
+PARAMETER_FIELDS = {
     "Bash": ("description", "timeout", "run_in_background"),
     "Read": ("offset", "limit", "pages"),
     "Edit": ("old_string", "new_string", "replace_all"),
@@ -58,85 +58,91 @@ _TOP_DIRECTORIES = frozenset(
         *("Library", "Volumes", "media", "proc", "dev"),
     }
 )
-_DRIVE = re.compile(r"/{0,2}[A-Za-z]:[\\/]")
+_WINDOWS_DRIVE = re.compile(r"/{0,2}[A-Za-z]:[\\/]")
 _NOT_AN_ESCAPE = re.compile(r"\\[A-Za-z0-9_.-]")
 
 
-def about_name(name: str) -> str | None:
+def check_tool_name(name: str) -> str | None:
     """A tool that nobody has, or a server that nobody can have."""
     if name.startswith("mcp__"):
         good = re.sub(r"[^A-Za-z0-9_*-]", "_", name)
         hint = f"names of servers and tools have '_' in its place; write {good}"
         return None if good == name else f"{name} contains '.'; {hint}"
-    if name in BUILT_INS | ELSEWHERE or "_" in name or "*" in name:
+    if name in BUILT_IN_TOOLS | CLAUDE_CODE_TOOLS or "_" in name or "*" in name:
         return None
-    folded = {known.casefold(): known for known in BUILT_INS}
-    near = folded.get(name.casefold()) or next(iter(get_close_matches(name, BUILT_INS, 1)), None)
+    folded = {known.casefold(): known for known in BUILT_IN_TOOLS}
+    near = folded.get(name.casefold()) or next(
+        iter(get_close_matches(name, BUILT_IN_TOOLS, 1)), None
+    )
     hint = f"; names are case-sensitive, did you mean {near}?" if near else ""
     return f"no built-in tool is named {name}{hint}"
 
 
-def about_server(server: str, known: Collection[str]) -> str | None:
+def check_server_name(server: str, known: Collection[str]) -> str | None:
     """A server that is not there, although one with nearly its name is."""
     if server in known:
         return None
-    alike = {_bare(name): name for name in known}
-    near = alike.get(_bare(server))
+    alike = {_normalize_server_name(name): name for name in known}
+    near = alike.get(_normalize_server_name(server))
     return f"no server is named {server}; did you mean {near}?" if near else None
 
 
-def about_tool(server: str, tools: Wildcard, known: Collection[str]) -> str | None:
+def check_server_tools(server: str, tools: Wildcard, known: Collection[str]) -> str | None:
     """Tools that a server does not have, although it has some whose names differ by case only.
 
     `known` are the names that its tools have for rules, without the server's.
     """
     if any(map(tools.matches, known)):
         return None
-    folded = Wildcard.of(str(tools).casefold())
+    folded = Wildcard.parse(str(tools).casefold())
     near = min((name for name in known if folded.matches(name.casefold())), default=None)
     if near is None:
         return None
     return f"{server} has no tool {tools}; names are case-sensitive, did you mean {near}?"
 
 
-def _bare(server: str) -> str:
+def _normalize_server_name(server: str) -> str:
     return server.casefold().replace("-", "_")
 
 
-def instead_of_primary(name: str, value: str) -> str:
+def suggest_primary_rule(name: str, value: str) -> str:
     if name == "WebFetch":
         return "WebFetch(domain:host)"
-    return f"{PATHS_NEVER.get(name, name)}({value})"
+    return f"{PATH_RULE_TOOLS.get(name, name)}({value})"
 
 
-def about_command(pattern: CommandPattern) -> str | None:
+def check_command_pattern(pattern: CommandPattern) -> str | None:
     """For an allow."""
-    words = list(pattern.words[pattern.assigned :])
+    words = list(pattern.words[pattern.assignment_count :])
     if not words:
         return None
     if ANYTHING in words[0] and (len(words) > 1 or words[0][:1] == ANYTHING):
         return "a '*' in place of the program allows every program; name it in full"
     if len(words) > 2 and words[1] == ANYTHING:
         return "a '*' before the subcommand allows every subcommand; name it in full"
-    if not pattern.open or len(words) > 1 or words[0] not in {*WRAPPERS, *UNREADABLE}:
+    if (
+        not pattern.allows_more_words
+        or len(words) > 1
+        or words[0] not in {*WRAPPERS, *OPAQUE_WRAPPERS}
+    ):
         return None
-    whole = "npm test" if words[0] in UNREADABLE else "npm test:*"
+    whole = "npm test" if words[0] in OPAQUE_WRAPPERS else "npm test:*"
     return f"{words[0]} runs a program that the rule must name, as in Bash({words[0]} {whole})"
 
 
-def about_path(written: str, pattern: PathPattern, text: RuleText) -> str | None:
-    if _DRIVE.match(written) or _NOT_AN_ESCAPE.search(written):
+def check_path_pattern(specifier: str, pattern: PathPattern, rule_text: RuleText) -> str | None:
+    if _WINDOWS_DRIVE.match(specifier) or _NOT_AN_ESCAPE.search(specifier):
         return (
             "it looks like a path of Windows; write / between directories and // before the first"
         )
-    if not pattern.tight.strip("/"):
-        return f"write {written.rstrip('/')}/** for everything in that directory"
-    first = pattern.tight.strip("/").partition("/")[0]
+    if not pattern.narrow.strip("/"):
+        return f"write {specifier.rstrip('/')}/** for everything in that directory"
+    first = pattern.narrow.strip("/").partition("/")[0]
     if pattern.base.anchor is Anchor.SOURCE and first in _TOP_DIRECTORIES:
-        meant = f"{str(text.anchor).rstrip('/')}{written}"
-        return f"it means {meant}; write /{written} for the absolute path"
-    if "[" in written and means_nothing(pattern.tight):
-        if text.effect is Effect.ALLOW:
+        meant = f"{str(rule_text.anchor).rstrip('/')}{specifier}"
+        return f"it means {meant}; write /{specifier} for the absolute path"
+    if "[" in specifier and is_invalid_gitignore(pattern.narrow):
+        if rule_text.effect is Effect.ALLOW:
             return "the '[' is not closed, so it allows nothing; write \\[ for the character"
         return "the '[' is not closed, so it guards the path as it is spelled; write \\[ instead"
     return None

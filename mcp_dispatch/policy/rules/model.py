@@ -16,28 +16,28 @@ _ANY_TOOL = "\0"
 
 
 @dataclass(frozen=True, slots=True)
-class ToolNamed:
+class ToolTarget:
     name: str
 
-    def covers(self, subject: Subject, *, strictly: bool) -> bool:
+    def covers(self, subject: Subject, *, strict: bool) -> bool:
         if self.name == subject.rule_name:
             return True
         plain = unicodedata.normalize("NFKC", self.name)
         names = (subject.rule_name, subject.exposed_name)
-        return not strictly and plain in (unicodedata.normalize("NFKC", name) for name in names)
+        return not strict and plain in (unicodedata.normalize("NFKC", name) for name in names)
 
     def covers_server(self, server: str) -> bool:
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class NamesLike:
+class WildcardTarget:
     """`*` in the name of the tool. Only for deny and ask."""
 
     names: Wildcard
 
-    def covers(self, subject: Subject, *, strictly: bool) -> bool:
-        names = (subject.rule_name,) if strictly else (subject.rule_name, subject.exposed_name)
+    def covers(self, subject: Subject, *, strict: bool) -> bool:
+        names = (subject.rule_name,) if strict else (subject.rule_name, subject.exposed_name)
         return any(self.names.matches(name) for name in names)
 
     def covers_server(self, server: str) -> bool:
@@ -46,14 +46,14 @@ class NamesLike:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerNamed:
+class ServerTarget:
     """The tools of one server, known by its registered name, never by how a name begins."""
 
     server: str
     tools: Wildcard
 
-    def covers(self, subject: Subject, *, strictly: bool) -> bool:
-        if not strictly and self.written == subject.exposed_name:
+    def covers(self, subject: Subject, *, strict: bool) -> bool:
+        if not strict and self.full_name == subject.exposed_name:
             return True
         tool = subject.rule_name.removeprefix(f"mcp__{self.server}__")
         return subject.server == self.server and self.tools.matches(tool)
@@ -62,15 +62,15 @@ class ServerNamed:
         return server == self.server and self.tools.matches(_ANY_TOOL)
 
     @property
-    def written(self) -> str:
+    def full_name(self) -> str:
         return f"mcp__{self.server}__{self.tools}"
 
 
-Target: TypeAlias = ToolNamed | NamesLike | ServerNamed
+Target: TypeAlias = ToolTarget | WildcardTarget | ServerTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ParameterPattern:
     """`Tool(param:value)`: one top-level field of the arguments as the client sent them."""
 
     name: str
@@ -85,15 +85,17 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class UnmatchablePattern:
     """A specifier that no call can match."""
 
 
-Specifier: TypeAlias = CommandPattern | PathPattern | DomainPattern | Parameter | Nothing | None
+Specifier: TypeAlias = (
+    CommandPattern | PathPattern | DomainPattern | ParameterPattern | UnmatchablePattern | None
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PermissionRule:
     """A rule that can be applied. Without a specifier it is about every call of its target.
 
     `advice` says what its author may not expect of it.
@@ -110,7 +112,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedRule:
     """A rule that cannot be read. As deny or ask it stands for every call of its target."""
 
     text: RuleText
@@ -122,5 +124,5 @@ class Malformed:
         return self.text.effect
 
 
-def origin_of(rule: Rule | Malformed) -> Origin:
+def build_origin(rule: PermissionRule | MalformedRule) -> Origin:
     return Origin(str(rule.text.file), rule.text.line or None, rule.text.text)

@@ -7,104 +7,106 @@ from dataclasses import dataclass, field
 import anyio
 from starlette.types import Message, Receive, Send
 
-STOPPING_SECONDS = 1.0
+CANCEL_GRACE_SECONDS = 1.0
 """How long a call that has been told to stop may take to answer that it was."""
 
 
 @dataclass(eq=False, slots=True)
-class Visit:
+class ActiveRequest:
     """One request and its answer. `over` is set when the client has left or the server ends: what
     the request started has no reason to go on."""
 
     is_stream: bool
-    over: anyio.Event = field(default_factory=anyio.Event)
-    _here: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    _begun: bool = False
-    _done: bool = False
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    _cancel_scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    _response_started: bool = False
+    _response_complete: bool = False
 
-    def watched(self, receive: Receive) -> Receive:
+    def watch_receive(self, receive: Receive) -> Receive:
         """Notices that the client has left."""
 
-        async def watching() -> Message:
+        async def receive_and_check() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self.over.set()
+                self.ended.set()
             return message
 
-        return watching
+        return receive_and_check
 
-    def noted(self, send: Send) -> Send:
+    def track_send(self, send: Send) -> Send:
         """Knows how much of the answer is out."""
 
-        async def noting(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             await send(message)
-            self._begun = True
-            self._done = message["type"] == "http.response.body" and not message.get("more_body")
+            self._response_started = True
+            self._response_complete = message["type"] == "http.response.body" and not message.get(
+                "more_body"
+            )
 
-        return noting
+        return send_and_record
 
     def end(self) -> None:
-        self.over.set()
-        self._here.cancel()
+        self.ended.set()
+        self._cancel_scope.cancel()
 
-    async def _conclude(self, send: Send) -> None:
-        if self._done:
+    async def _finish_response(self, send: Send) -> None:
+        if self._response_complete:
             return
-        if not self._begun:
+        if not self._response_started:
             headers = [(b"content-length", b"0"), (b"connection", b"close")]
             await send({"type": "http.response.start", "status": 503, "headers": headers})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @asynccontextmanager
-    async def staying(self, send: Send) -> AsyncGenerator[None, None]:
+    async def guard_response(self, send: Send) -> AsyncGenerator[None, None]:
         """Around the answer: cut short by `end`, which still leaves a complete response."""
         try:
-            with self._here:
+            with self._cancel_scope:
                 yield
-            if self._here.cancelled_caught:
-                await self._conclude(send)
+            if self._cancel_scope.cancelled_caught:
+                await self._finish_response(send)
         finally:
-            self.over.set()
+            self.ended.set()
 
 
-class Visits:
+class ActiveRequests:
     """Everyone who is being served."""
 
     def __init__(self) -> None:
-        self._open: set[Visit] = set()
-        self._left = anyio.Event()
+        self._requests: set[ActiveRequest] = set()
+        self._request_removed = anyio.Event()
         self.closing = False
         """Set when nobody is let in any more."""
 
     @asynccontextmanager
-    async def one(self, *, is_stream: bool) -> AsyncGenerator[Visit, None]:
+    async def track(self, *, is_stream: bool) -> AsyncGenerator[ActiveRequest, None]:
         """`is_stream`: it waits for news without an end of its own, so nobody waits for it."""
-        visit = Visit(is_stream)
-        self._open.add(visit)
+        visit = ActiveRequest(is_stream)
+        self._requests.add(visit)
         try:
             yield visit
         finally:
-            self._open.discard(visit)
-            left, self._left = self._left, anyio.Event()
+            self._requests.discard(visit)
+            left, self._request_removed = self._request_removed, anyio.Event()
             left.set()
 
     async def close(self, grace: float) -> None:
         """Streams end at once; calls may finish for `grace` seconds, then they are cancelled."""
         self.closing = True
-        _end(visit for visit in self._open if visit.is_stream)
+        _end_all(visit for visit in self._requests if visit.is_stream)
         with anyio.move_on_after(grace):
-            await self._all_left()
-        for visit in self._open:
-            visit.over.set()
-        with anyio.move_on_after(STOPPING_SECONDS):
-            await self._all_left()
-        _end(self._open)
+            await self._wait_until_empty()
+        for visit in self._requests:
+            visit.ended.set()
+        with anyio.move_on_after(CANCEL_GRACE_SECONDS):
+            await self._wait_until_empty()
+        _end_all(self._requests)
 
-    async def _all_left(self) -> None:
-        while self._open:
-            await self._left.wait()
+    async def _wait_until_empty(self) -> None:
+        while self._requests:
+            await self._request_removed.wait()
 
 
-def _end(visits: Iterable[Visit]) -> None:
-    for visit in list(visits):
+def _end_all(requests: Iterable[ActiveRequest]) -> None:
+    for visit in list(requests):
         visit.end()

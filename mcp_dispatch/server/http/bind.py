@@ -11,26 +11,26 @@ from dataclasses import dataclass
 
 from mcp_dispatch.model.errors import StartError
 
-_ADDRESS = re.compile(
+_ADDRESS_PATTERN = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/@]+)):(?P<port>[0-9]{1,5})"
 )
-_FIRST_FREE_PORT = 1024
-_LAST_PORT = 65535
+_FIRST_UNPRIVILEGED_PORT = 1024
+_MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen. Port 0 has one chosen."""
 
     host: str
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> "Address":
+    def parse(cls, text: str) -> "ListenAddress":
         """Raises `StartError` for what is not an address."""
-        found = _ADDRESS.fullmatch(text)
+        found = _ADDRESS_PATTERN.fullmatch(text)
         port = int(found["port"]) if found else -1
-        if found is None or port > _LAST_PORT:
+        if found is None or port > _MAX_PORT:
             example = "127.0.0.1:8123, or [::1]:8123"
             raise StartError(f"--http: expected HOST:PORT such as {example}, got {text!r}")
         return cls(found["ipv6"] or found["host"], port)
@@ -40,13 +40,13 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundSocket:
     """A socket that is bound to `address`, of which the port is now known. `named` is the host
     as it was asked for."""
 
     socket: socket.socket
-    address: Address
-    named: str
+    address: ListenAddress
+    requested_host: str
 
     @property
     def url(self) -> str:
@@ -64,9 +64,9 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-def bind(address: Address) -> Bound:
+def bind(address: ListenAddress) -> BoundSocket:
     """Raises `StartError`."""
-    family, numeric = _resolved(address)
+    family, numeric = _resolve(address)
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform != "win32":
@@ -78,33 +78,33 @@ def bind(address: Address) -> Bound:
         listening.setblocking(False)
     except OSError as problem:
         listening.close()
-        raise _cannot_listen(address, _reason(problem, address.port)) from problem
+        raise _build_listen_error(address, _explain_bind_error(problem, address.port)) from problem
     host, port = listening.getsockname()[:2]
-    return Bound(listening, Address(host, port), address.host)
+    return BoundSocket(listening, ListenAddress(host, port), address.host)
 
 
-def _resolved(address: Address) -> tuple[socket.AddressFamily, str]:
+def _resolve(address: ListenAddress) -> tuple[socket.AddressFamily, str]:
     """One numeric address; IPv4 first, since that is what clients try for `localhost`."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as problem:
-        raise _cannot_listen(address, "no such host") from problem
+        raise _build_listen_error(address, "no such host") from problem
     found.sort(key=lambda each: each[0] != socket.AF_INET)
     family, _, _, _, place = found[0]
     return family, str(place[0])
 
 
-def _reason(problem: OSError, port: int) -> str:
-    match problem.errno:
+def _explain_bind_error(error: OSError, port: int) -> str:
+    match error.errno:
         case errno.EADDRINUSE:
             return "the port is in use; name another, or 0 to have one chosen"
-        case errno.EACCES if port < _FIRST_FREE_PORT:
-            return f"ports below {_FIRST_FREE_PORT} need special rights; name a higher one"
+        case errno.EACCES if port < _FIRST_UNPRIVILEGED_PORT:
+            return f"ports below {_FIRST_UNPRIVILEGED_PORT} need special rights; name a higher one"
         case errno.EADDRNOTAVAIL:
             return "this machine has no such address"
         case number:
-            return os.strerror(number) if number else str(problem)
+            return os.strerror(number) if number else str(error)
 
 
-def _cannot_listen(address: Address, reason: str) -> StartError:
+def _build_listen_error(address: ListenAddress, reason: str) -> StartError:
     return StartError(f"cannot listen on {address}: {reason}")

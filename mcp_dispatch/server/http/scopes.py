@@ -6,29 +6,29 @@ from functools import partial
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.wire import sdk
 
-_KEY = "mcp_dispatch/scope"
+_SCOPE_KEY = "mcp_dispatch/scope"
 
 
-class Scopes:
+class HttpScopes:
     """A session's scope ends with it; a principal's lasts as long as the server."""
 
     def __init__(
         self, open_scope: Callable[[], Scope], end_scope: Callable[[Scope], Awaitable[None]]
     ) -> None:
-        self._open = open_scope
-        self._end = end_scope
-        self._principals: dict[str, Scope] = {}
+        self._open_scope = open_scope
+        self._end_scope = end_scope
+        self._principal_scopes: dict[str, Scope] = {}
 
-    def of(self, ctx: sdk.Context) -> Scope:
+    def find_scope(self, ctx: sdk.Context) -> Scope:
         if sdk.is_modern(ctx):
-            return self._of_principal(sdk.principal(ctx))
-        kept = sdk.connection_state(ctx)
-        if _KEY not in kept:
-            kept[_KEY] = scope = self._open()
-            sdk.at_connection_end(ctx, partial(self._end, scope))
-        return kept[_KEY]
+            return self._find_principal_scope(sdk.get_principal(ctx))
+        kept = sdk.get_connection_state(ctx)
+        if _SCOPE_KEY not in kept:
+            kept[_SCOPE_KEY] = scope = self._open_scope()
+            sdk.on_connection_end(ctx, partial(self._end_scope, scope))
+        return kept[_SCOPE_KEY]
 
-    def _of_principal(self, principal: str) -> Scope:
-        if principal not in self._principals:
-            self._principals[principal] = self._open()
-        return self._principals[principal]
+    def _find_principal_scope(self, principal: str) -> Scope:
+        if principal not in self._principal_scopes:
+            self._principal_scopes[principal] = self._open_scope()
+        return self._principal_scopes[principal]

@@ -8,22 +8,22 @@ import anyio
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from mcp_dispatch.server.http.active_requests import Visits
-from mcp_dispatch.server.http.asgi import Front
-from mcp_dispatch.server.http.auth import Door
-from mcp_dispatch.server.http.backpressure import Traffic
-from mcp_dispatch.server.http.bind import Bound
-from mcp_dispatch.server.http.body_limit import Intake
+from mcp_dispatch.server.http.active_requests import ActiveRequests
+from mcp_dispatch.server.http.asgi import McpAsgiApp
+from mcp_dispatch.server.http.auth import Authenticator
+from mcp_dispatch.server.http.backpressure import Backpressure
+from mcp_dispatch.server.http.bind import BoundSocket
+from mcp_dispatch.server.http.body_limit import BodyLimiter
 from mcp_dispatch.settings.models import HttpSettings
 from mcp_dispatch.wire.sdk import DispatchServer
 
 GRACE_SECONDS = 8.0
 """How long calls may go on once the server is to end; with the rest of the end, 10 seconds."""
 
-_END_SECONDS = 10
+_SHUTDOWN_TIMEOUT_SECONDS = 10
 # Longer than clients keep an idle connection: else one is closed just as it is used again.
 _KEEP_ALIVE_SECONDS = 65
-_DESCRIPTORS = 8192
+_MAX_DESCRIPTORS = 8192
 
 
 class _Server(uvicorn.Server):
@@ -35,25 +35,27 @@ class _Server(uvicorn.Server):
 
 async def serve(
     server: DispatchServer,
-    bound: Bound,
-    door: Door,
+    bound: BoundSocket,
+    authenticator: Authenticator,
     settings: HttpSettings,
-    traffic: Traffic,
+    backpressure: Backpressure,
     stopping: anyio.Event,
 ) -> None:
     """Serves until `stopping` is set and calls have finished or been cancelled."""
-    visits = Visits()
+    visits = ActiveRequests()
     sessions = StreamableHTTPSessionManager(
         server,
         session_idle_timeout=settings.session_idle_seconds,
         max_request_body_size=settings.max_body_bytes,
         max_sessions=settings.max_sessions,
     )
-    front = Front(sessions.handle_request, door, Intake(settings.max_body_bytes), visits)
-    http = _Server(_config(front))
-    traffic.follow(http)
+    front = McpAsgiApp(
+        sessions.handle_request, authenticator, BodyLimiter(settings.max_body_bytes), visits
+    )
+    http = _Server(_build_config(front))
+    backpressure.watch(http)
     async with sessions.run(), anyio.create_task_group() as beside:
-        beside.start_soon(traffic.end_the_absent)
+        beside.start_soon(backpressure.abort_idle_connections)
         async with anyio.create_task_group() as listening:
             listening.start_soon(http.serve, [bound.socket])
             await stopping.wait()
@@ -62,9 +64,9 @@ async def serve(
         beside.cancel_scope.cancel()
 
 
-def _config(front: Front) -> uvicorn.Config:
+def _build_config(app: McpAsgiApp) -> uvicorn.Config:
     return uvicorn.Config(
-        front,
+        app,
         http="h11",
         ws="none",
         lifespan="off",
@@ -73,21 +75,21 @@ def _config(front: Front) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_END_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_SECONDS,
         # Half for connections: the other half is for what the calls open.
-        limit_concurrency=_descriptors() // 2,
+        limit_concurrency=_raise_descriptor_limit() // 2,
     )
 
 
-def _descriptors() -> int:
+def _raise_descriptor_limit() -> int:
     """How many files this process may open, after asking for enough."""
     if sys.platform == "win32":
-        return _DESCRIPTORS
+        return _MAX_DESCRIPTORS
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
-    return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    return _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft

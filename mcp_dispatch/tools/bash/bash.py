@@ -14,43 +14,55 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     DirectoryChanged,
     Interrupt,
     Sharing,
     ToolResult,
-    error_result,
+    build_error_result,
 )
-from mcp_dispatch.processes.child import CannotStart, Child
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.processes.output_file import Recording
-from mcp_dispatch.results.store import CannotKeep, Kept, ResultStore
+from mcp_dispatch.processes.child import ChildProcess, ProcessStartError
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.processes.output_file import OutputFile
+from mcp_dispatch.results.store import CannotStore, ResultStore, StoredResult
 from mcp_dispatch.shell.analyze import is_read_only
-from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.bash import background as bash_background
 from mcp_dispatch.tools.bash import result as bash_text
-from mcp_dispatch.tools.bash.background import LIFE_MS, LONGEST_LIFE_MS, BackgroundTasks, Job, Task
+from mcp_dispatch.tools.bash.background import (
+    DEFAULT_LIFETIME_MS,
+    MAX_LIFETIME_MS,
+    BackgroundTask,
+    BackgroundTasks,
+    TaskProcess,
+)
 from mcp_dispatch.tools.bash.process import (
     DirectoryReport,
-    Watched,
-    environment,
+    WatchResult,
+    build_environment,
     open_recording,
-    refuse_what_bash_cannot_take,
-    start,
-    watch,
+    refuse_unusable_command,
+    start_command,
+    watch_command,
 )
-from mcp_dispatch.tools.bash.result import Ending, ended, persisted_result, stopped, timed_out
+from mcp_dispatch.tools.bash.result import (
+    CommandOutcome,
+    build_persisted_result,
+    describe_exit,
+    describe_stop,
+    describe_timeout,
+)
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
-INLINE_CHARACTERS = 30_000
-SUCCESS_BYTES = 2_000_000
-FAILURE_BYTES = 10_000
-OUTPUT_LIMIT = 5_000_000_000
+MAX_INLINE_CHARS = 30_000
+MAX_SUCCESS_BYTES = 2_000_000
+MAX_FAILURE_BYTES = 10_000
+MAX_OUTPUT_BYTES = 5_000_000_000
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="Bash",
     title="Run a command",
     description=(
@@ -64,7 +76,7 @@ _DECLARATION = Declaration(
         "- With `run_in_background` the answer comes at once, with a task ID and the path of an"
         " output file. Use Read on that file to see what the command prints, while it runs and"
         " after; use TaskStop with the ID to end it. No `&` is needed. `timeout` is then how long"
-        f" it may live (default {LIFE_MS:,}, at most {LONGEST_LIFE_MS:,}).\n"
+        f" it may live (default {DEFAULT_LIFETIME_MS:,}, at most {MAX_LIFETIME_MS:,}).\n"
         "- To read, search or change files prefer the tools made for that."
     ),
     properties={
@@ -89,22 +101,22 @@ _DECLARATION = Declaration(
     idempotent=False,
     open_world=True,
     interrupt=Interrupt.CANCEL,
-    result_limit=INLINE_CHARACTERS,
+    result_limit=MAX_INLINE_CHARS,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _StartedCommand:
     """A command that somebody waits for. `task` is what it becomes when it is late, if it may."""
 
     command: str
-    child: Child
-    recording: Recording
+    child: ChildProcess
+    recording: OutputFile
     report: DirectoryReport
-    task: Task | None
+    task: BackgroundTask | None
 
 
-class Bash(BuiltIn):
+class BashTool(BuiltInTool):
     """`environ` is the server's environment, of which commands see all but our own variables.
 
     `tasks` is shared with TaskStop, and by every Bash that is made while the server runs.
@@ -113,13 +125,13 @@ class Bash(BuiltIn):
     def __init__(
         self,
         workspace: Workspace,
-        children: Children,
+        children: ProcessGroup,
         scratch: Path,
         environ: Mapping[str, str],
         tasks: BackgroundTasks,
         results: ResultStore,
         *,
-        output_limit: int = OUTPUT_LIMIT,
+        output_limit: int = MAX_OUTPUT_BYTES,
     ) -> None:
         super().__init__(_DECLARATION)
         self._workspace = workspace
@@ -130,126 +142,147 @@ class Bash(BuiltIn):
         self._results = results
         self._output_limit = output_limit
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         """What only looks runs beside others."""
         root, command = self._workspace.root, str(arguments["command"])
-        if root is None or _wants_background(arguments) or not is_read_only(command, root):
+        if root is None or _is_background_call(arguments) or not is_read_only(command, root):
             return Sharing.EXCLUSIVE
         return Sharing.SHARED
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         self._workspace.require()
-        refuse_what_bash_cannot_take(str(arguments["command"]))
-        full = self._tasks.full(context.scope.id) if _wants_background(arguments) else None
+        refuse_unusable_command(str(arguments["command"]))
+        full = (
+            self._tasks.check_capacity(context.scope.id) if _is_background_call(arguments) else None
+        )
         if full is not None:
             raise Refused(RefusedBy.SEMANTIC, full)
-        return Checked(arguments)
+        return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        run = self._in_background if _wants_background(arguments) else self._in_foreground
+        run = self._run_in_background if _is_background_call(arguments) else self._run_in_foreground
         try:
             with ExitStack() as opened:
                 return await run(arguments, context, opened)
-        except CannotStart as problem:
-            return error_result(str(problem))
+        except ProcessStartError as problem:
+            return build_error_result(str(problem))
 
-    async def _in_background(
-        self, arguments: JsonObject, context: CallContext, opened: ExitStack
+    async def _run_in_background(
+        self, arguments: JsonObject, context: CallContext, resources: ExitStack
     ) -> ToolResult:
         """The directory that the command ends in is not kept: others have moved on by then."""
-        full = self._tasks.full(context.scope.id)
+        full = self._tasks.check_capacity(context.scope.id)
         if full is not None:
-            return error_result(full)
-        command, life_ms = str(arguments["command"]), self.life_ms(arguments)
-        cwd = self._start_directory(context)
-        task = self._tasks.draft(context.scope.id, command)
-        recording = open_recording(opened, self._tasks.folder, self._output_limit, task.output.name)
-        env = environment(self._environ, cwd, None)
-        child = await start(self._children, command, cwd, env, recording)
-        await self._tasks.adopt(task, Job(child, recording, life_ms, opened.pop_all()))
-        return bash_background.started(task, life_ms)
+            return build_error_result(full)
+        command, life_ms = str(arguments["command"]), self.parse_lifetime_ms(arguments)
+        cwd = self._choose_start_directory(context)
+        task = self._tasks.create_task(context.scope.id, command)
+        recording = open_recording(
+            resources, self._tasks.folder, self._output_limit, task.output_path.name
+        )
+        env = build_environment(self._environ, cwd, None)
+        child = await start_command(self._children, command, cwd, env, recording)
+        await self._tasks.adopt(task, TaskProcess(child, recording, life_ms, resources.pop_all()))
+        return bash_background.build_started_result(task, life_ms)
 
-    async def _in_foreground(
-        self, arguments: JsonObject, context: CallContext, opened: ExitStack
+    async def _run_in_foreground(
+        self, arguments: JsonObject, context: CallContext, resources: ExitStack
     ) -> ToolResult:
-        timeout_ms = self.timeout_ms(arguments)
-        begun = await self._begin(str(arguments["command"]), context, opened)
-        watched = await watch(begun.child, begun.recording, timeout_ms / 1000, context.progress)
-        full = self._tasks.full(context.scope.id) if watched is Watched.LATE else None
-        if watched is Watched.LATE and begun.task is not None and full is None:
-            return await self._move(begun, begun.task, timeout_ms, opened)
-        if watched is not Watched.ENDED:
+        timeout_ms = self.parse_timeout_ms(arguments)
+        begun = await self._start_command(str(arguments["command"]), context, resources)
+        watched = await watch_command(
+            begun.child, begun.recording, timeout_ms / 1000, context.progress
+        )
+        full = (
+            self._tasks.check_capacity(context.scope.id)
+            if watched is WatchResult.TIMED_OUT
+            else None
+        )
+        if watched is WatchResult.TIMED_OUT and begun.task is not None and full is None:
+            return await self._move_to_background(begun, begun.task, timeout_ms, resources)
+        if watched is not WatchResult.ENDED:
             await begun.child.stop()
-        begun.recording.settle()
-        if watched is Watched.LATE:
-            ending = timed_out(timeout_ms, not_moved=full if begun.task else None)
+        begun.recording.drain()
+        if watched is WatchResult.TIMED_OUT:
+            ending = describe_timeout(timeout_ms, move_problem=full if begun.task else None)
         else:
-            ending = _ending(begun)
-        kept = await self._kept(begun.recording, ending)
-        return self._result(ending, begun, context, kept)
+            ending = _classify_outcome(begun)
+        kept = await self._store_output(begun.recording, ending)
+        return self._build_result(ending, begun, context, kept)
 
-    async def _kept(self, recording: Recording, ending: Ending) -> Kept | None:
+    async def _store_output(
+        self, recording: OutputFile, outcome: CommandOutcome
+    ) -> StoredResult | None:
         """What is too much to be held in memory goes from file to file, whole."""
-        if ending.failure or recording.size <= SUCCESS_BYTES:
+        if outcome.failure or recording.size <= MAX_SUCCESS_BYTES:
             return None
         try:
-            return await to_thread.run_sync(self._results.keep, recording.pieces)
-        except CannotKeep as problem:
+            return await to_thread.run_sync(self._results.save, recording.iter_pieces)
+        except CannotStore as problem:
             logger.warning("the output of a command was cut: %s", problem)
             return None
 
-    async def _begin(self, command: str, context: CallContext, opened: ExitStack) -> _Begun:
-        cwd = self._start_directory(context)
-        movable = bash_background.may_move(command)
-        task = self._tasks.draft(context.scope.id, command) if movable else None
-        report = DirectoryReport(opened, self._scratch)
-        env = environment(self._environ, cwd, report)
-        name = task.output.name if task else None
-        recording = open_recording(opened, self._tasks.folder, self._output_limit, name)
-        child = await start(self._children, command, cwd, env, recording)
-        return _Begun(command, child, recording, report, task)
+    async def _start_command(
+        self, command: str, context: CallContext, resources: ExitStack
+    ) -> _StartedCommand:
+        cwd = self._choose_start_directory(context)
+        movable = bash_background.can_move_to_background(command)
+        task = self._tasks.create_task(context.scope.id, command) if movable else None
+        report = DirectoryReport(resources, self._scratch)
+        env = build_environment(self._environ, cwd, report)
+        name = task.output_path.name if task else None
+        recording = open_recording(resources, self._tasks.folder, self._output_limit, name)
+        child = await start_command(self._children, command, cwd, env, recording)
+        return _StartedCommand(command, child, recording, report, task)
 
-    async def _move(
-        self, begun: _Begun, task: Task, timeout_ms: int, opened: ExitStack
+    async def _move_to_background(
+        self, started: _StartedCommand, task: BackgroundTask, timeout_ms: int, resources: ExitStack
     ) -> ToolResult:
-        output, life_ms = bash_text.shown(begun.recording, FAILURE_BYTES), self._tasks.life_ms
-        job = Job(begun.child, begun.recording, life_ms, opened.pop_all())
+        output, life_ms = (
+            bash_text.render_output(started.recording, MAX_FAILURE_BYTES),
+            self._tasks.lifetime_ms,
+        )
+        job = TaskProcess(started.child, started.recording, life_ms, resources.pop_all())
         await self._tasks.adopt(task, job)
-        return bash_background.moved(task, timeout_ms, life_ms, output)
+        return bash_background.build_moved_result(task, timeout_ms, life_ms, output)
 
-    def timeout_ms(self, arguments: JsonObject) -> int:
-        default = self._milliseconds("BASH_DEFAULT_TIMEOUT_MS", DEFAULT_TIMEOUT_MS)
-        ceiling = max(default, self._milliseconds("BASH_MAX_TIMEOUT_MS", MAX_TIMEOUT_MS))
-        return _asked_for(arguments, default, ceiling)
+    def parse_timeout_ms(self, arguments: JsonObject) -> int:
+        default = self._read_milliseconds("BASH_DEFAULT_TIMEOUT_MS", DEFAULT_TIMEOUT_MS)
+        ceiling = max(default, self._read_milliseconds("BASH_MAX_TIMEOUT_MS", MAX_TIMEOUT_MS))
+        return _parse_timeout(arguments, default, ceiling)
 
-    def life_ms(self, arguments: JsonObject) -> int:
+    def parse_lifetime_ms(self, arguments: JsonObject) -> int:
         """How long a command may live that starts in the background."""
-        return _asked_for(arguments, self._tasks.life_ms, LONGEST_LIFE_MS)
+        return _parse_timeout(arguments, self._tasks.lifetime_ms, MAX_LIFETIME_MS)
 
-    def _milliseconds(self, name: str, otherwise: int) -> int:
+    def _read_milliseconds(self, name: str, default: int) -> int:
         value = self._environ.get(name, "")
-        return int(value) if value.isdecimal() and int(value) > 0 else otherwise
+        return int(value) if value.isdecimal() and int(value) > 0 else default
 
-    def _start_directory(self, context: CallContext) -> Path:
+    def _choose_start_directory(self, context: CallContext) -> Path:
         cwd = context.scope.cwd
         usable = cwd is not None and cwd.is_dir() and self._workspace.contains(cwd)
         return cwd if cwd is not None and usable else self._workspace.require()
 
-    def _result(
-        self, ending: Ending, begun: _Begun, context: CallContext, kept: Kept | None
+    def _build_result(
+        self,
+        outcome: CommandOutcome,
+        started: _StartedCommand,
+        context: CallContext,
+        stored: StoredResult | None,
     ) -> ToolResult:
-        note, changes = self._directory_after(begun.report.directory(), context)
-        if kept is not None:
-            return persisted_result(ending, begun.recording, kept, note, changes)
-        limit = FAILURE_BYTES if ending.failure else SUCCESS_BYTES
-        output = bash_text.shown(begun.recording, limit)
-        text = "\n".join(part for part in (ending.failure, output, note) if part)
+        note, changes = self._resolve_directory_change(started.report.read_directory(), context)
+        if stored is not None:
+            return build_persisted_result(outcome, started.recording, stored, note, changes)
+        limit = MAX_FAILURE_BYTES if outcome.failure else MAX_SUCCESS_BYTES
+        output = bash_text.render_output(started.recording, limit)
+        text = "\n".join(part for part in (outcome.failure, output, note) if part)
         wire: JsonObject = {"content": [{"type": "text", "text": text}]}
-        if ending.failure:
+        if outcome.failure:
             wire["isError"] = True
-        return ToolResult(wire, ending.response(output), changes, foreign=True)
+        return ToolResult(wire, outcome.build_response(output), changes, foreign=True)
 
-    def _directory_after(
+    def _resolve_directory_change(
         self, reported: Path | None, context: CallContext
     ) -> tuple[str, tuple[DirectoryChanged, ...]]:
         """What to say of the directory a command ended in, and where the next one starts."""
@@ -263,19 +296,19 @@ class Bash(BuiltIn):
         return f"Shell cwd was reset to {root}", changes
 
 
-def _wants_background(arguments: JsonObject) -> bool:
+def _is_background_call(arguments: JsonObject) -> bool:
     return arguments.get("run_in_background") is True
 
 
-def _asked_for(arguments: JsonObject, default: int, ceiling: int) -> int:
+def _parse_timeout(arguments: JsonObject, default: int, maximum: int) -> int:
     asked = arguments.get("timeout")
-    return int(min(asked, ceiling)) if isinstance(asked, int | float) else default
+    return int(min(asked, maximum)) if isinstance(asked, int | float) else default
 
 
-def _ending(begun: _Begun) -> Ending:
+def _classify_outcome(started: _StartedCommand) -> CommandOutcome:
     """Of a command that was in time."""
-    if begun.recording.problem is not None:
-        return stopped(begun.recording.problem)
-    if begun.child.returncode is None:
-        return stopped("it does not end, not even when killed")
-    return ended(begun.command, begun.child.returncode)
+    if started.recording.problem is not None:
+        return describe_stop(started.recording.problem)
+    if started.child.returncode is None:
+        return describe_stop("it does not end, not even when killed")
+    return describe_exit(started.command, started.child.returncode)

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import ContextChange, FileDelivered, Replacement, ToolResult, Why
-from mcp_dispatch.processes.output_file import Recording
-from mcp_dispatch.results.markers import link, persisted_preview
-from mcp_dispatch.results.preview import PREVIEW_BYTES, preview
-from mcp_dispatch.results.store import Kept
+from mcp_dispatch.model.tools import (
+    ContextChange,
+    FileDelivered,
+    Replacement,
+    ReplacementReason,
+    ToolResult,
+)
+from mcp_dispatch.processes.output_file import OutputFile
+from mcp_dispatch.results.markers import build_resource_link, render_persisted_preview
+from mcp_dispatch.results.preview import PREVIEW_BYTES, build_preview
+from mcp_dispatch.results.store import StoredResult
 
-_MEANING_OF_ONE: dict[tuple[str, ...], str] = {
+_EXIT_CODE_1_MEANINGS: dict[tuple[str, ...], str] = {
     ("grep",): "No matches found",
     ("egrep",): "No matches found",
     ("fgrep",): "No matches found",
@@ -27,7 +33,7 @@ _MEANING_OF_ONE: dict[tuple[str, ...], str] = {
 }
 
 # Where one of these begins a command, the last command may not be what gave the exit code.
-_UNSETTLING = frozenset(
+_CONTROL_WORDS = frozenset(
     (
         *("set", "shopt", "trap", "exit", "exec", "return", "eval", "source", ".", "command"),
         *("builtin", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done"),
@@ -56,7 +62,7 @@ _ASSIGNMENT = re.compile(r"\w+\+?=")
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CommandOutcome:
     """`failure` is what the model is told first; empty where there was none."""
 
     failure: str = ""
@@ -64,7 +70,7 @@ class Ending:
     interrupted: bool = False
     timed_out_after_ms: int | None = None
 
-    def response(self, output: str) -> JsonObject:
+    def build_response(self, output: str) -> JsonObject:
         response: JsonObject = {"stdout": output, "stderr": "", "interrupted": self.interrupted}
         if self.interpretation is not None:
             response["returnCodeInterpretation"] = self.interpretation
@@ -74,32 +80,37 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class PlainCommand:
     """The words of one command and the operator before it (empty for the first)."""
 
     operator: str
     words: tuple[str, ...]
 
     @property
-    def meaning_of_one(self) -> str | None:
-        return _MEANING_OF_ONE.get(self.words[:1]) or _MEANING_OF_ONE.get(self.words[:2])
+    def exit_code_1_meaning(self) -> str | None:
+        return _EXIT_CODE_1_MEANINGS.get(self.words[:1]) or _EXIT_CODE_1_MEANINGS.get(
+            self.words[:2]
+        )
 
 
-def meaning(command: str, code: int) -> str | None:
+def explain_exit_code(command: str, code: int) -> str | None:
     """What `code` says where it is an answer; None where it is a failure, or may be one."""
     if code != 1:
         return None
-    commands = simple_commands(command)
-    if not commands or any(each.words[0] in _UNSETTLING for each in commands):
+    commands = split_commands(command)
+    if not commands or any(each.words[0] in _CONTROL_WORDS for each in commands):
         return None
-    if not all(each.meaning_of_one or each.words[0] == "cd" for each in _deciding(commands)):
+    if not all(
+        each.exit_code_1_meaning or each.words[0] == "cd"
+        for each in _find_deciding_commands(commands)
+    ):
         return None
-    return commands[-1].meaning_of_one
+    return commands[-1].exit_code_1_meaning
 
 
-def simple_commands(text: str) -> list[SimpleCommand]:
+def split_commands(text: str) -> list[PlainCommand]:
     """The commands of a line of the plainest shell; none where there is more to it than that."""
-    commands: list[SimpleCommand] = []
+    commands: list[PlainCommand] = []
     operator, words, place = "", list[str](), 0
     while place < len(text):
         token = _TOKEN.match(text, place)
@@ -109,17 +120,17 @@ def simple_commands(text: str) -> list[SimpleCommand]:
         if token.lastgroup in {"word", "redirect"}:
             words.append(token.group())
         elif token.lastgroup == "operator":
-            commands += _command(operator, words)
+            commands += _build_command(operator, words)
             operator, words = token.group() if words else operator, []
-    return commands + _command(operator, words)
+    return commands + _build_command(operator, words)
 
 
-def _command(operator: str, words: list[str]) -> list[SimpleCommand]:
+def _build_command(operator: str, words: list[str]) -> list[PlainCommand]:
     first = len(list(takewhile(_ASSIGNMENT.match, words)))
-    return [SimpleCommand(operator, tuple(words[first:]))] if words[first:] else []
+    return [PlainCommand(operator, tuple(words[first:]))] if words[first:] else []
 
 
-def _deciding(commands: list[SimpleCommand]) -> list[SimpleCommand]:
+def _find_deciding_commands(commands: list[PlainCommand]) -> list[PlainCommand]:
     """Those of whom a failing line may have its exit code: the last, and what it depends on."""
     deciding = [commands[-1]]
     for before, after in reversed(list(pairwise(commands))):
@@ -130,7 +141,7 @@ def _deciding(commands: list[SimpleCommand]) -> list[SimpleCommand]:
     return deciding
 
 
-def spoken(returncode: int) -> str:
+def format_exit_code(returncode: int) -> str:
     """`Exit code 2`; for death by a signal the code a shell would give, and the signal's name."""
     if returncode >= 0:
         return f"Exit code {returncode}"
@@ -141,103 +152,105 @@ def spoken(returncode: int) -> str:
     return f"Exit code {128 - returncode} (killed by {name})"
 
 
-def timed_out(milliseconds: int, *, not_moved: str | None = None) -> Ending:
+def describe_timeout(timeout_ms: int, *, move_problem: str | None = None) -> CommandOutcome:
     """`not_moved` is why it could not go on in the background, where it otherwise would have."""
-    failure = f"Command timed out after {duration(milliseconds / 1000)}"
-    return Ending(
-        failure if not_moved is None else f"{failure} and was ended: {not_moved}",
+    failure = f"Command timed out after {format_duration(timeout_ms / 1000)}"
+    return CommandOutcome(
+        failure if move_problem is None else f"{failure} and was ended: {move_problem}",
         interrupted=True,
-        timed_out_after_ms=milliseconds,
+        timed_out_after_ms=timeout_ms,
     )
 
 
-def stopped(problem: str) -> Ending:
-    return Ending(f"Command was stopped: {problem}", interrupted=True)
+def describe_stop(reason: str) -> CommandOutcome:
+    return CommandOutcome(f"Command was stopped: {reason}", interrupted=True)
 
 
-def ended(command: str, returncode: int) -> Ending:
+def describe_exit(command: str, returncode: int) -> CommandOutcome:
     if returncode == 0:
-        return Ending()
-    interpretation = meaning(command, returncode)
-    return Ending("" if interpretation else spoken(returncode), interpretation)
+        return CommandOutcome()
+    interpretation = explain_exit_code(command, returncode)
+    return CommandOutcome("" if interpretation else format_exit_code(returncode), interpretation)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`2m 0s`, `30s`, `0.5s`."""
     minutes, rest = divmod(seconds, 60)
     return f"{int(minutes)}m {int(rest)}s" if minutes else f"{rest:g}s"
 
 
 LAST_LINE_BYTES = 4096
-LAST_LINE_CHARACTERS = 200
-HEADLINE_CHARACTERS = 80
+MAX_LAST_LINE_CHARS = 200
+MAX_HEADLINE_CHARS = 80
 
 
-def shown(recording: Recording, limit: int) -> str:
+def render_output(recording: OutputFile, max_bytes: int) -> str:
     """All of it, or its beginning and its end where it has more than `limit` bytes."""
-    if recording.size <= limit:
-        return decoded(recording.read(0, recording.size))
-    half = limit // 2
-    head = _whole_characters(recording.read(0, half))
-    tail = _without_continuation(recording.read(recording.size - half, half))
+    if recording.size <= max_bytes:
+        return decode_output(recording.read(0, recording.size))
+    half = max_bytes // 2
+    head = _trim_partial_character(recording.read(0, half))
+    tail = _strip_continuation_bytes(recording.read(recording.size - half, half))
     left_out = recording.size - len(head) - len(tail)
-    return f"{decoded(head)}\n\n... [{left_out:,} bytes left out] ...\n\n{decoded(tail)}"
+    return (
+        f"{decode_output(head)}\n\n... [{left_out:,} bytes left out] ...\n\n{decode_output(tail)}"
+    )
 
 
-def decoded(raw: bytes) -> str:
+def decode_output(raw: bytes) -> str:
     """UTF-8 with what is not UTF-8 replaced, and no newline at the end."""
     return raw.decode("utf-8", errors="replace").removesuffix("\n")
 
 
-def last_line(recording: Recording) -> str:
+def read_last_line(recording: OutputFile) -> str:
     """The last line that shows anything, for somebody who waits; empty where there is none."""
     start = max(0, recording.size - LAST_LINE_BYTES)
-    text = decoded(recording.read(start, LAST_LINE_BYTES))
+    text = decode_output(recording.read(start, LAST_LINE_BYTES))
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
-    return _printable(lines[-1])[:LAST_LINE_CHARACTERS] if lines else ""
+    return _replace_unprintable(lines[-1])[:MAX_LAST_LINE_CHARS] if lines else ""
 
 
-def headline(command: str) -> str:
+def format_headline(command: str) -> str:
     """The beginning of a command, on one line, for a list of several."""
-    line = " ".join(_printable(command).split())
-    return line if len(line) <= HEADLINE_CHARACTERS else f"{line[: HEADLINE_CHARACTERS - 1]}…"
+    line = " ".join(_replace_unprintable(command).split())
+    return line if len(line) <= MAX_HEADLINE_CHARS else f"{line[: MAX_HEADLINE_CHARS - 1]}…"
 
 
-def _whole_characters(raw: bytes) -> bytes:
+def _trim_partial_character(raw: bytes) -> bytes:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(raw)
     unfinished, _ = decoder.getstate()
     return raw[: len(raw) - len(unfinished)]
 
 
-def _without_continuation(raw: bytes) -> bytes:
+def _strip_continuation_bytes(raw: bytes) -> bytes:
     start = next((at for at, byte in enumerate(raw[:4]) if byte & 0xC0 != 0x80), 0)
     return raw[start:]
 
 
-def _printable(line: str) -> str:
+def _replace_unprintable(line: str) -> str:
     return "".join(character if character.isprintable() else " " for character in line).strip()
 
 
-def persisted_result(
-    ending: Ending,
-    recording: Recording,
-    kept: Kept,
+def build_persisted_result(
+    outcome: CommandOutcome,
+    recording: OutputFile,
+    stored: StoredResult,
     note: str,
     changes: tuple[ContextChange, ...],
 ) -> ToolResult:
     """`note` is what else there is to say of a command that did not fail."""
     # A little more than what is shown, so that the cut is made by the rules of every preview.
-    shown = preview(decoded(recording.read(0, PREVIEW_BYTES * 2)))
-    text = "\n".join(part for part in (persisted_preview(shown, kept), note) if part)
+    shown = build_preview(decode_output(recording.read(0, PREVIEW_BYTES * 2)))
+    text = "\n".join(part for part in (render_persisted_preview(shown, stored), note) if part)
     response: JsonObject = {
-        **ending.response(shown),
-        "persistedOutputPath": str(kept.path),
-        "persistedOutputSize": kept.size,
+        **outcome.build_response(shown),
+        "persistedOutputPath": str(stored.path),
+        "persistedOutputSize": stored.size,
     }
     return ToolResult(
-        {"content": [{"type": "text", "text": text}, link(kept, "text/plain")]},
+        {"content": [{"type": "text", "text": text}, build_resource_link(stored, "text/plain")]},
         response,
-        (*changes, FileDelivered(str(kept.path))),
-        (Replacement(Why.STREAM, "text", kept.size, str(kept.path)),),
+        (*changes, FileDelivered(str(stored.path))),
+        (Replacement(ReplacementReason.STREAM, "text", stored.size, str(stored.path)),),
     )

@@ -5,21 +5,21 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     Sharing,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.bash.background import BackgroundTasks
-from mcp_dispatch.tools.bash.result import headline
+from mcp_dispatch.tools.bash.result import format_headline
 
-OLD_NAMES = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
+TASK_STOP_ALIASES = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
 """What the tool was called before, and is still called by."""
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="TaskStop",
     title="Stop a background task",
     description=(
@@ -42,17 +42,17 @@ _DECLARATION = Declaration(
 )
 
 
-class TaskStop(BuiltIn):
+class TaskStopTool(BuiltInTool):
     def __init__(self, tasks: BackgroundTasks) -> None:
         super().__init__(_DECLARATION)
         self._tasks = tasks
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
         """Shared: it touches one process of ours, which no other call is about, so it need not
         wait until every reader is done."""
         return Sharing.SHARED
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         named = [arguments[key] for key in ("task_id", "shell_id") if key in arguments]
         if len(named) != 1:
             given = "both task_id and shell_id" if named else "neither task_id nor shell_id"
@@ -61,28 +61,28 @@ class TaskStop(BuiltIn):
                 f"expected one ID, got {given}; give the task_id that Bash answered with",
             )
         task_id = str(named[0])
-        if task_id not in {task.id for task in self._tasks.running(context.scope.id)}:
-            raise Refused(RefusedBy.SEMANTIC, self._nothing_to_stop(task_id, context.scope.id))
-        return Checked({"task_id": task_id})
+        if task_id not in {task.id for task in self._tasks.list_running(context.scope.id)}:
+            raise Refused(RefusedBy.SEMANTIC, self._explain_unknown_task(task_id, context.scope.id))
+        return CheckResult({"task_id": task_id})
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         task_id = str(arguments["task_id"])
         task = await self._tasks.stop(context.scope.id, task_id)
         if task is None:
-            return error_result(self._nothing_to_stop(task_id, context.scope.id))
-        text = f"Stopped task {task}. Its output is in {task.output}"
+            return build_error_result(self._explain_unknown_task(task_id, context.scope.id))
+        text = f"Stopped task {task}. Its output is in {task.output_path}"
         response: JsonObject = {
             "message": text,
             "task_id": task.id,
             "task_type": "local_bash",
             "command": task.command,
         }
-        return text_result(text, response=response)
+        return build_text_result(text, response=response)
 
-    def _nothing_to_stop(self, task_id: str, scope_id: str) -> str:
+    def _explain_unknown_task(self, task_id: str, scope_id: str) -> str:
         """The same for every reason: whether others have a task with that id is not told."""
-        running = ", ".join(map(str, self._tasks.running(scope_id)))
+        running = ", ".join(map(str, self._tasks.list_running(scope_id)))
         return (
-            f"no task with the ID {headline(task_id)!r} is running: it has ended, or never was one"
+            f"no task with the ID {format_headline(task_id)!r} is running: it has ended, or never was one"
             f" of yours; {f'running now: {running}' if running else 'none is running now'}"
         )

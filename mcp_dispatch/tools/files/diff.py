@@ -6,14 +6,14 @@ from difflib import SequenceMatcher
 
 from mcp_dispatch.model.json import Json
 
-_CONTEXT = 3
+_CONTEXT_LINES = 3
 # The matcher's time grows with the square of the lines; over this, blocks are compared instead.
-_MATCHED_LINES = 1000
-_SHOWN_CHARACTERS = 20_000
+_MAX_MATCHED_LINES = 1000
+_MAX_DIFF_CHARS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LineChange:
     """Lines [old_start, old_stop) became lines [new_start, new_stop); counted from 0."""
 
     old_start: int
@@ -38,25 +38,28 @@ class Hunk:
         return f"@@ -{old} +{new} @@"
 
 
-def hunks_between(old: str, new: str) -> tuple[Hunk, ...]:
-    before, after = _lines(old), _lines(new)
-    return tuple(_hunk(before, after, group) for group in _groups(_changes(before, after)))
+def compute_hunks(old: str, new: str) -> tuple[Hunk, ...]:
+    before, after = _split_lines(old), _split_lines(new)
+    return tuple(
+        _build_hunk(before, after, group)
+        for group in _group_changes(_compute_changes(before, after))
+    )
 
 
-def unified(path: str, hunks: Sequence[Hunk]) -> str:
+def format_unified_diff(path: str, hunks: Sequence[Hunk]) -> str:
     """The diff as text, cut at a line where it would be too long to be of use."""
     shown, size = [f"--- {path}", f"+++ {path}"], 0
     every = [line for hunk in hunks for line in (hunk.heading, *hunk.lines)]
     for position, line in enumerate(every):
         size += len(line) + 1
-        if size > _SHOWN_CHARACTERS:
+        if size > _MAX_DIFF_CHARS:
             shown.append(f"… {len(every) - position} more lines of this diff are not shown")
             break
         shown.append(line)
     return "\n".join(shown)
 
 
-def structured_patch(hunks: Sequence[Hunk]) -> list[Json]:
+def build_structured_patch(hunks: Sequence[Hunk]) -> list[Json]:
     return [
         {
             "oldStart": hunk.old_start,
@@ -69,19 +72,19 @@ def structured_patch(hunks: Sequence[Hunk]) -> list[Json]:
     ]
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Lines with their ends. Only a line feed ends one: `splitlines` knows eight others."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
-def _changes(old: list[str], new: list[str]) -> Iterator[Change]:
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
+def _compute_changes(old: list[str], new: list[str]) -> Iterator[LineChange]:
+    head = _count_common(old, new)
+    tail = _count_common(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
-    for change in _changes_within(before, after):
-        yield Change(
+    for change in _compare_lines(before, after):
+        yield LineChange(
             change.old_start + head,
             change.old_stop + head,
             change.new_start + head,
@@ -89,32 +92,32 @@ def _changes(old: list[str], new: list[str]) -> Iterator[Change]:
         )
 
 
-def _changes_within(old: list[str], new: list[str]) -> Iterator[Change]:
-    if max(len(old), len(new)) <= _MATCHED_LINES:
+def _compare_lines(old: list[str], new: list[str]) -> Iterator[LineChange]:
+    if max(len(old), len(new)) <= _MAX_MATCHED_LINES:
         for tag, *place in SequenceMatcher(None, old, new).get_opcodes():
             if tag != "equal":
-                yield Change(*place)
+                yield LineChange(*place)
     elif len(old) == len(new):
         for number, (before, after) in enumerate(zip(old, new, strict=True)):
             if before != after:
-                yield Change(number, number + 1, number, number + 1)
+                yield LineChange(number, number + 1, number, number + 1)
     else:
-        yield Change(0, len(old), 0, len(new))
+        yield LineChange(0, len(old), 0, len(new))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _count_common(first: Sequence[str], second: Sequence[str]) -> int:
     count = 0
-    for left, right in zip(one, other, strict=False):
+    for left, right in zip(first, second, strict=False):
         if left != right:
             break
         count += 1
     return count
 
 
-def _groups(changes: Iterator[Change]) -> Iterator[list[Change]]:
-    group: list[Change] = []
+def _group_changes(changes: Iterator[LineChange]) -> Iterator[list[LineChange]]:
+    group: list[LineChange] = []
     for change in changes:
-        if group and change.old_start - group[-1].old_stop > 2 * _CONTEXT:
+        if group and change.old_start - group[-1].old_stop > 2 * _CONTEXT_LINES:
             yield group
             group = []
         group.append(change)
@@ -122,18 +125,18 @@ def _groups(changes: Iterator[Change]) -> Iterator[list[Change]]:
         yield group
 
 
-def _hunk(old: list[str], new: list[str], group: list[Change]) -> Hunk:
-    above = min(_CONTEXT, group[0].old_start)
+def _build_hunk(old: list[str], new: list[str], group: list[LineChange]) -> Hunk:
+    above = min(_CONTEXT_LINES, group[0].old_start)
     old_start, new_start = group[0].old_start - above, group[0].new_start - above
-    below = min(_CONTEXT, len(old) - group[-1].old_stop)
+    below = min(_CONTEXT_LINES, len(old) - group[-1].old_stop)
     lines: list[str] = []
     position = old_start
     for change in group:
-        lines += _marked(" ", old[position : change.old_start])
-        lines += _marked("-", old[change.old_start : change.old_stop])
-        lines += _marked("+", new[change.new_start : change.new_stop])
+        lines += _format_lines(" ", old[position : change.old_start])
+        lines += _format_lines("-", old[change.old_start : change.old_stop])
+        lines += _format_lines("+", new[change.new_start : change.new_stop])
         position = change.old_stop
-    lines += _marked(" ", old[position : position + below])
+    lines += _format_lines(" ", old[position : position + below])
     old_count = group[-1].old_stop + below - old_start
     new_count = group[-1].new_stop + below - new_start
     # A side without lines is named by the line before it.
@@ -146,7 +149,7 @@ def _hunk(old: list[str], new: list[str], group: list[Change]) -> Hunk:
     )
 
 
-def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+def _format_lines(mark: str, lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         yield mark + line.removesuffix("\n").removesuffix("\r")
         if not line.endswith("\n"):

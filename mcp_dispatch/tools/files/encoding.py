@@ -4,18 +4,18 @@ import codecs
 from dataclasses import dataclass
 from typing import Protocol
 
-_HEAD = 8192
-_UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_SNIFF_BYTES = 8192
+_UTF32_BOMS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
     codec: str
-    mark: bytes = b""
+    bom: bytes = b""
 
 
 UTF_8 = Encoding("utf-8")
-_MARKED = (
+_BOM_ENCODINGS = (
     Encoding("utf-8", codecs.BOM_UTF8),
     Encoding("utf-16-le", codecs.BOM_UTF16_LE),
     Encoding("utf-16-be", codecs.BOM_UTF16_BE),
@@ -23,25 +23,25 @@ _MARKED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TextDocument:
     """A file's text. Where `sound` is false, bytes that are no UTF-8 stand as lone surrogates."""
 
     text: str
     encoding: Encoding
-    sound: bool = True
+    is_valid: bool = True
 
     @property
-    def shown(self) -> str:
-        return self.text if self.sound else shown(self.text)
+    def display_text(self) -> str:
+        return self.text if self.is_valid else replace_invalid_bytes(self.text)
 
     def encode(self, text: str) -> bytes:
         """`text` as this document's file would hold it. Raises `UnicodeEncodeError`."""
-        errors = "strict" if self.sound else "surrogateescape"
-        unmarked = text.removeprefix("\ufeff") if self.encoding.mark else text
-        return self.encoding.mark + unmarked.encode(self.encoding.codec, errors)
+        errors = "strict" if self.is_valid else "surrogateescape"
+        unmarked = text.removeprefix("\ufeff") if self.encoding.bom else text
+        return self.encoding.bom + unmarked.encode(self.encoding.codec, errors)
 
 
-NEW_DOCUMENT = Document("", UTF_8)
+NEW_DOCUMENT = TextDocument("", UTF_8)
 
 
 class Decoder(Protocol):
@@ -58,11 +58,14 @@ class TextStream:
     def __init__(self, encoding: Encoding) -> None:
         self._codec = codecs.getincrementaldecoder(encoding.codec)
         self._decoder: Decoder = self._codec("strict")
-        self._to_skip = len(encoding.mark)
+        self._bom_bytes_left = len(encoding.bom)
         self.lossy = False
 
     def decode(self, piece: bytes, *, final: bool = False) -> str:
-        unmarked, self._to_skip = piece[self._to_skip :], max(0, self._to_skip - len(piece))
+        unmarked, self._bom_bytes_left = (
+            piece[self._bom_bytes_left :],
+            max(0, self._bom_bytes_left - len(piece)),
+        )
         state = self._decoder.getstate()
         try:
             return self._decoder.decode(unmarked, final)
@@ -73,32 +76,32 @@ class TextStream:
             return self._decoder.decode(unmarked, final)
 
 
-def encoding_of(head: bytes) -> Encoding | None:
+def detect_encoding(head: bytes) -> Encoding | None:
     """The encoding that the first bytes of a file tell of; None for a file that is not text."""
-    encoding = _encoding_by_mark(head)
-    return None if encoding == UTF_8 and b"\0" in head[:_HEAD] else encoding
+    encoding = _detect_bom_encoding(head)
+    return None if encoding == UTF_8 and b"\0" in head[:_SNIFF_BYTES] else encoding
 
 
-def document_of(content: bytes) -> Document | None:
+def decode_document(content: bytes) -> TextDocument | None:
     """The whole of a file as text; None where its UTF-16 is broken or it is UTF-32."""
-    encoding = _encoding_by_mark(content)
+    encoding = _detect_bom_encoding(content)
     if encoding is None:
         return None
-    body = content[len(encoding.mark) :]
+    body = content[len(encoding.bom) :]
     try:
-        return Document(body.decode(encoding.codec), encoding)
+        return TextDocument(body.decode(encoding.codec), encoding)
     except UnicodeDecodeError:
         if encoding.codec != UTF_8.codec:
             return None
-    return Document(body.decode(encoding.codec, "surrogateescape"), encoding, sound=False)
+    return TextDocument(body.decode(encoding.codec, "surrogateescape"), encoding, is_valid=False)
 
 
-def _encoding_by_mark(head: bytes) -> Encoding | None:
-    if head.startswith(_UTF32_MARKS):
+def _detect_bom_encoding(head: bytes) -> Encoding | None:
+    if head.startswith(_UTF32_BOMS):
         return None
-    return next((each for each in _MARKED if head.startswith(each.mark)), UTF_8)
+    return next((each for each in _BOM_ENCODINGS if head.startswith(each.bom)), UTF_8)
 
 
-def shown(text: str) -> str:
+def replace_invalid_bytes(text: str) -> str:
     """`text` fit for JSON: what stands for a byte that is no UTF-8 becomes U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -14,16 +14,16 @@ from mcp_dispatch.model.json import JsonObject
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LONGEST_SIDE = 1568
+MAX_SIDE_PIXELS = 1568
 """Pixels over which models scale an image down themselves."""
 
-MOST_BYTES = 500_000
+MAX_IMAGE_BYTES = 500_000
 """Bytes of an image as it is shown."""
 
-MOST_PIXELS = 64_000_000
+MAX_PIXELS = 64_000_000
 """Pixels that are decoded at all: a few bytes can unfold to any number of them."""
 
-FILE_LIMIT = 50 * 1024 * 1024
+MAX_SOURCE_BYTES = 50 * 1024 * 1024
 """Bytes of an image before it is decoded."""
 
 _QUALITIES = (85, 70, 50, 30)
@@ -48,16 +48,16 @@ _PLUGINS = {
 }
 _MIME_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 # What Pillow's readers raise for bytes that break their format (warnings where they are errors).
-_BROKEN = (
+_DECODE_ERRORS = (
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError),
     *(struct.error, UserWarning),
 )
 
-HEAD = 64
+SIGNATURE_BYTES = 64
 """Bytes of a file that tell an image's format."""
 
 
-class CannotShow(MCPDispatchError):
+class CannotShowImage(MCPDispatchError):
     """An image cannot be shown; the message says why."""
 
 
@@ -72,7 +72,7 @@ class Picture:
     original_size: tuple[int, int]
     remarks: tuple[str, ...] = ()
 
-    def block(self) -> JsonObject:
+    def to_content_block(self) -> JsonObject:
         """The MCP content block."""
         text = base64.b64encode(self.content).decode("ascii")
         return {"type": "image", "data": text, "mimeType": self.mime_type}
@@ -87,12 +87,12 @@ class Picture:
         return f"{text}; shown {', '.join(self.remarks)}" if self.remarks else text
 
 
-def format_of(head: bytes) -> str | None:
+def detect_image_format(head: bytes) -> str | None:
     """The image format that the first bytes of a file tell of; its name tells nothing."""
     return next((name for name, first in _SIGNATURES.items() if first.match(head)), None)
 
 
-def picture_of(content: bytes, format: str) -> Picture:
+def render_picture(content: bytes, format: str) -> Picture:
     """Decodes the image, to be sure that it can be. Blocks. Raises `CannotShow`."""
     from PIL import Image
 
@@ -101,39 +101,39 @@ def picture_of(content: bytes, format: str) -> Picture:
     try:
         with Image.open(BytesIO(content), formats=(format,)) as image:
             _refuse_bomb(image.size)
-            return _as_it_is(image, content, format) or _converted(image, format)
+            return _keep_unchanged(image, content, format) or _convert(image, format)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as bomb:
-        raise CannotShow(f"it has more than {MOST_PIXELS} pixels") from bomb
-    except _BROKEN as problem:
-        raise CannotShow("it is damaged or cut short") from problem
+        raise CannotShowImage(f"it has more than {MAX_PIXELS} pixels") from bomb
+    except _DECODE_ERRORS as problem:
+        raise CannotShowImage("it is damaged or cut short") from problem
 
 
 def _refuse_bomb(size: tuple[int, int]) -> None:
-    if size[0] * size[1] > MOST_PIXELS:
-        raise CannotShow(f"it has {size[0]} x {size[1]} pixels, more than {MOST_PIXELS}")
+    if size[0] * size[1] > MAX_PIXELS:
+        raise CannotShowImage(f"it has {size[0]} x {size[1]} pixels, more than {MAX_PIXELS}")
 
 
-def _as_it_is(image: "Image", content: bytes, format: str) -> Picture | None:
-    fits = len(content) <= MOST_BYTES and max(image.size) <= LONGEST_SIDE
+def _keep_unchanged(image: "Image", content: bytes, format: str) -> Picture | None:
+    fits = len(content) <= MAX_IMAGE_BYTES and max(image.size) <= MAX_SIDE_PIXELS
     known = format in _MIME_TYPES and image.mode != "CMYK"
-    if not fits or not known or _frames_left_out(image, format) or _is_turned(image):
+    if not fits or not known or _describe_frames(image, format) or _is_rotated(image):
         return None
     size = image.size
     image.load()
     return Picture(content, format, size, format, size)
 
 
-def _converted(image: "Image", format: str) -> Picture:
-    original, remarks = image.size, [_frames_left_out(image, format)]
-    turned = _is_turned(image)
-    smaller = _made_smaller(image)
+def _convert(image: "Image", format: str) -> Picture:
+    original, remarks = image.size, [_describe_frames(image, format)]
+    turned = _is_rotated(image)
+    smaller = _shrink(image)
     if turned:
         from PIL import ImageOps
 
         smaller = ImageOps.exif_transpose(smaller)
         remarks.append("turned upright")
-    resized = max(original) > LONGEST_SIDE
-    content, shown_format, size = _encoded(smaller, lossless=not resized)
+    resized = max(original) > MAX_SIDE_PIXELS
+    content, shown_format, size = _encode(smaller, lossless=not resized)
     if resized or max(size) < max(smaller.size):
         remarks.append(f"resized to {size[0]} x {size[1]}")
     remarks.append(f"as {shown_format}")
@@ -141,7 +141,7 @@ def _converted(image: "Image", format: str) -> Picture:
     return Picture(content, shown_format, size, format, original, told)
 
 
-def _frames_left_out(image: "Image", format: str) -> str:
+def _describe_frames(image: "Image", format: str) -> str:
     """What is shown of an image with several; empty for one that is shown whole.
 
     A JPEG's other images are previews and depth maps of its own.
@@ -151,38 +151,38 @@ def _frames_left_out(image: "Image", format: str) -> str:
     return "by its first page" if format == "TIFF" else "by the first frame of its animation"
 
 
-def _is_turned(image: "Image") -> bool:
+def _is_rotated(image: "Image") -> bool:
     return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
 
 
-def _made_smaller(image: "Image") -> "Image":
+def _shrink(image: "Image") -> "Image":
     from PIL.Image import Resampling
 
     # A JPEG can be decoded at a fraction of its size; other formats take no notice.
-    image.draft(None, (2 * LONGEST_SIDE, 2 * LONGEST_SIDE))
+    image.draft(None, (2 * MAX_SIDE_PIXELS, 2 * MAX_SIDE_PIXELS))
     wanted = "RGBA" if image.has_transparency_data else "L" if image.mode == "L" else "RGB"
     plain = image if image.mode == wanted else image.convert(wanted)
-    plain.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Resampling.LANCZOS, reducing_gap=2.0)
+    plain.thumbnail((MAX_SIDE_PIXELS, MAX_SIDE_PIXELS), Resampling.LANCZOS, reducing_gap=2.0)
     return plain
 
 
-def _encoded(image: "Image", *, lossless: bool) -> tuple[bytes, str, tuple[int, int]]:
+def _encode(image: "Image", *, lossless: bool) -> tuple[bytes, str, tuple[int, int]]:
     """PNG where it stays small and says more than JPEG could, else JPEG, as good as fits."""
     transparent = image.mode == "RGBA" and image.getchannel("A").getextrema() != (255, 255)
     if transparent or lossless:
-        content = _saved(image, "PNG")
-        if len(content) <= MOST_BYTES:
+        content = _save(image, "PNG")
+        if len(content) <= MAX_IMAGE_BYTES:
             return content, "PNG", image.size
-    opaque = _on_white(image) if image.mode == "RGBA" else image
+    opaque = _flatten_on_white(image) if image.mode == "RGBA" else image
     while True:
         for quality in _QUALITIES:
-            content = _saved(opaque, "JPEG", quality=quality)
-            if len(content) <= MOST_BYTES:
+            content = _save(opaque, "JPEG", quality=quality)
+            if len(content) <= MAX_IMAGE_BYTES:
                 return content, "JPEG", opaque.size
         opaque = opaque.reduce(2)
 
 
-def _on_white(image: "Image") -> "Image":
+def _flatten_on_white(image: "Image") -> "Image":
     from PIL.Image import new
 
     white = new("RGB", image.size, "white")
@@ -190,7 +190,7 @@ def _on_white(image: "Image") -> "Image":
     return white
 
 
-def _saved(image: "Image", format: str, **options: int) -> bytes:
+def _save(image: "Image", format: str, **options: int) -> bytes:
     # Colour profile and comments stay behind: they count for nothing, and may be of any size.
     image.info.clear()
     stream = BytesIO()

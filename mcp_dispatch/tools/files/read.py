@@ -13,52 +13,58 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from mcp_dispatch.fs.safe_open import CannotUse, TooLarge, load_from, opened
+from mcp_dispatch.fs.safe_open import FileError, FileTooLargeError, load_from, open_regular_file
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import CallContext, Checked, Interrupt, ToolResult, error_result
-from mcp_dispatch.results.locks import hold
-from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.model.tools import (
+    CallContext,
+    CheckResult,
+    Interrupt,
+    ToolResult,
+    build_error_result,
+)
+from mcp_dispatch.results.locks import lock_open_file
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.files.image import (
-    FILE_LIMIT,
-    HEAD,
-    CannotShow,
+    MAX_SOURCE_BYTES,
+    SIGNATURE_BYTES,
+    CannotShowImage,
     Picture,
-    format_of,
-    picture_of,
+    detect_image_format,
+    render_picture,
 )
 from mcp_dispatch.tools.files.notebook import (
-    NOTEBOOK_LIMIT,
+    MAX_NOTEBOOK_BYTES,
     NotANotebook,
-    notebook_result,
+    build_notebook_result,
     parse_notebook,
 )
-from mcp_dispatch.tools.files.target import FILE_PATH, Target, target_of, with_path
+from mcp_dispatch.tools.files.target import FILE_PATH_SCHEMA, FileTarget, resolve_target, with_path
 from mcp_dispatch.tools.files.text_page import (
-    BUDGET,
-    LINES,
-    TOKENS,
-    WIDTH,
+    DEFAULT_LINES,
+    MAX_LINE_CHARS,
+    MAX_PAGE_CHARS,
+    MAX_TOKENS,
     Bounds,
-    Folded,
-    Stop,
+    LineWrapper,
+    StopSignal,
+    build_page_result,
     has_changed,
-    page_result,
     read_page,
 )
 
 _DEADLINE_SECONDS = 120
 # Reads that wait for each other must not take the threads that other tools need.
-_THREADS = 16
+_MAX_THREADS = 16
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="Read",
     title="Read a file",
     description=(
         "Reads a text file and returns its lines, numbered as by `cat -n`; an image comes back as"
         " an image, a Jupyter notebook (.ipynb) as its cells with their outputs.\n"
-        f"- Without offset and limit: the first {LINES} lines, lines over {WIDTH} characters cut.\n"
-        f"- One answer holds at most about {TOKENS} tokens; page through larger files with offset"
+        f"- Without offset and limit: the first {DEFAULT_LINES} lines, lines over {MAX_LINE_CHARS} characters cut.\n"
+        f"- One answer holds at most about {MAX_TOKENS} tokens; page through larger files with offset"
         " and limit.\n"
         "- A file must be read whole before Write or Edit may change it; a PARTIAL view does not"
         " count.\n"
@@ -66,7 +72,7 @@ _DECLARATION = Declaration(
         "- In a notebook, offset and limit count cells; Edit and Write change its JSON."
     ),
     properties={
-        "file_path": FILE_PATH,
+        "file_path": FILE_PATH_SCHEMA,
         "offset": {
             "type": "integer",
             "minimum": 0,
@@ -88,108 +94,125 @@ _DECLARATION = Declaration(
 )
 
 
-class Read(BuiltIn):
+class ReadTool(BuiltInTool):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(_DECLARATION)
         self._workspace = workspace
         # One image at a time: each may take hundreds of megabytes while it is decoded.
-        self._decoding = threading.Lock()
-        self._threads = anyio.CapacityLimiter(_THREADS)
+        self._decode_lock = threading.Lock()
+        self._threads = anyio.CapacityLimiter(_MAX_THREADS)
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         """Looks at no file: whether there is one is told only to who may read it."""
-        return Checked(with_path(arguments, target_of(self._workspace, arguments, context)))
+        return CheckResult(
+            with_path(arguments, resolve_target(self._workspace, arguments, context))
+        )
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        target = target_of(self._workspace, arguments, context)
+        target = resolve_target(self._workspace, arguments, context)
         stop = threading.Event()
-        look = partial(self._look, target, arguments, stop, context.scope.delivered(target.key))
+        look = partial(
+            self._read_file, target, arguments, stop, context.scope.is_delivered(target.key)
+        )
         try:
             with anyio.fail_after(_DEADLINE_SECONDS):
                 return await to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._threads)
-        except CannotUse as problem:
-            return error_result(str(problem))
+        except FileError as problem:
+            return build_error_result(str(problem))
         except TimeoutError:
-            return error_result(f"{target.path} could not be read in {_DEADLINE_SECONDS} seconds.")
+            return build_error_result(
+                f"{target.path} could not be read in {_DEADLINE_SECONDS} seconds."
+            )
         finally:
             stop.set()
 
-    def _look(self, target: Target, arguments: JsonObject, stop: Stop, kept: bool) -> ToolResult:
+    def _read_file(
+        self, target: FileTarget, arguments: JsonObject, stop: StopSignal, is_stored_result: bool
+    ) -> ToolResult:
         """Blocks. What a file is, its bytes say; only a notebook needs its name as well."""
-        if problem := _problem_before_opening(target):
-            raise CannotUse(problem)
-        with opened(target.real) as descriptor:
-            if kept:
-                hold(descriptor)
-            image_format = format_of(os.pread(descriptor, HEAD, 0))
+        if problem := _find_path_problem(target):
+            raise FileError(problem)
+        with open_regular_file(target.real) as descriptor:
+            if is_stored_result:
+                lock_open_file(descriptor)
+            image_format = detect_image_format(os.pread(descriptor, SIGNATURE_BYTES, 0))
             if image_format is not None:
-                return self._image(target, descriptor, image_format, stop)
+                return self._read_image(target, descriptor, image_format, stop)
             if target.path.suffix.lower() == ".ipynb":
-                return self._notebook(target, descriptor, arguments, stop)
-            folded = Folded(WIDTH) if kept else None
-            return _text(target, descriptor, arguments, stop, folded=folded)
+                return self._read_notebook(target, descriptor, arguments, stop)
+            folded = LineWrapper(MAX_LINE_CHARS) if is_stored_result else None
+            return _read_text(target, descriptor, arguments, stop, wrapper=folded)
 
     @contextmanager
-    def _turn(self, target: Target, stop: Stop) -> Generator[None, None, None]:
-        with self._decoding:
+    def _hold_decode_lock(
+        self, target: FileTarget, stop: StopSignal
+    ) -> Generator[None, None, None]:
+        with self._decode_lock:
             if stop.is_set():
-                raise CannotUse(f"Reading {target.path} was stopped.")
+                raise FileError(f"Reading {target.path} was stopped.")
             yield
 
-    def _image(self, target: Target, descriptor: int, image_format: str, stop: Stop) -> ToolResult:
-        try:
-            content = load_from(descriptor, FILE_LIMIT).content
-            with self._turn(target, stop):
-                picture = picture_of(content, image_format)
-        except TooLarge as problem:
-            raise CannotUse(
-                f"{target.path} is a {image_format} image of {problem.size} bytes; images over"
-                f" {FILE_LIMIT} bytes are not read. Make it smaller with Bash."
-            ) from problem
-        except CannotShow as problem:
-            raise CannotUse(
-                f"{target.path} is a {image_format} image that cannot be shown: {problem}."
-            ) from problem
-        return _image_result(target, picture, len(content))
-
-    def _notebook(
-        self, target: Target, descriptor: int, arguments: JsonObject, stop: Stop
+    def _read_image(
+        self, target: FileTarget, descriptor: int, image_format: str, stop: StopSignal
     ) -> ToolResult:
         try:
-            loaded = load_from(descriptor, NOTEBOOK_LIMIT)
-            with self._turn(target, stop):
+            content = load_from(descriptor, MAX_SOURCE_BYTES).content
+            with self._hold_decode_lock(target, stop):
+                picture = render_picture(content, image_format)
+        except FileTooLargeError as problem:
+            raise FileError(
+                f"{target.path} is a {image_format} image of {problem.size} bytes; images over"
+                f" {MAX_SOURCE_BYTES} bytes are not read. Make it smaller with Bash."
+            ) from problem
+        except CannotShowImage as problem:
+            raise FileError(
+                f"{target.path} is a {image_format} image that cannot be shown: {problem}."
+            ) from problem
+        return _build_image_result(target, picture, len(content))
+
+    def _read_notebook(
+        self, target: FileTarget, descriptor: int, arguments: JsonObject, stop: StopSignal
+    ) -> ToolResult:
+        try:
+            loaded = load_from(descriptor, MAX_NOTEBOOK_BYTES)
+            with self._hold_decode_lock(target, stop):
                 notebook = parse_notebook(loaded.content)
                 changed = has_changed(descriptor, loaded.status)
-                return notebook_result(target, notebook, bounds_of(arguments), loaded, changed)
-        except TooLarge as problem:
-            raise CannotUse(
+                return build_notebook_result(
+                    target, notebook, parse_bounds(arguments), loaded, changed
+                )
+        except FileTooLargeError as problem:
+            raise FileError(
                 f"{target.path} is a notebook of {problem.size} bytes; notebooks over"
-                f" {NOTEBOOK_LIMIT} bytes are not read. Use Bash, for example with `jq`."
+                f" {MAX_NOTEBOOK_BYTES} bytes are not read. Use Bash, for example with `jq`."
             ) from problem
         except NotANotebook as problem:
             os.lseek(descriptor, 0, os.SEEK_SET)
             notice = f"Warning: this is not a valid notebook ({problem}); it is shown as text."
-            return _text(target, descriptor, arguments, stop, notice)
+            return _read_text(target, descriptor, arguments, stop, notice)
 
 
-def _text(
-    target: Target,
+def _read_text(
+    target: FileTarget,
     descriptor: int,
     arguments: JsonObject,
-    stop: Stop,
+    stop: StopSignal,
     *notices: str,
-    folded: Folded | None = None,
+    wrapper: LineWrapper | None = None,
 ) -> ToolResult:
-    page = read_page(target, descriptor, bounds_of(arguments), stop, folded)
-    if folded is not None and folded.folds:
-        notices = (*notices, f"Lines of more than {WIDTH} characters are shown as several lines.")
-    return page_result(target, page, chosen=_is_chosen(arguments), notices=notices)
+    page = read_page(target, descriptor, parse_bounds(arguments), stop, wrapper)
+    if wrapper is not None and wrapper.added_breaks:
+        notices = (
+            *notices,
+            f"Lines of more than {MAX_LINE_CHARS} characters are shown as several lines.",
+        )
+    return build_page_result(target, page, has_range=_has_range(arguments), notices=notices)
 
 
-def _image_result(target: Target, picture: Picture, size: int) -> ToolResult:
+def _build_image_result(target: FileTarget, picture: Picture, size: int) -> ToolResult:
     """No change of context: who has seen a picture has not read the bytes that a write replaces."""
     text = f"{target.path}: {picture} ({size} bytes in the file)."
-    block = picture.block()
+    block = picture.to_content_block()
     response: JsonObject = {
         "type": "image",
         "file": {
@@ -208,31 +231,31 @@ def _image_result(target: Target, picture: Picture, size: int) -> ToolResult:
     return ToolResult({"content": [{"type": "text", "text": text}, block]}, response)
 
 
-def bounds_of(arguments: JsonObject) -> Bounds:
+def parse_bounds(arguments: JsonObject) -> Bounds:
     """A range that was asked for shows its lines whole: there is no other way to see them."""
     return Bounds(
-        first=max(1, _whole(arguments.get("offset"), 1)),
-        count=_whole(arguments.get("limit"), LINES),
-        width=None if _is_chosen(arguments) else WIDTH,
-        budget=BUDGET,
+        first=max(1, _parse_integer(arguments.get("offset"), 1)),
+        count=_parse_integer(arguments.get("limit"), DEFAULT_LINES),
+        width=None if _has_range(arguments) else MAX_LINE_CHARS,
+        budget=MAX_PAGE_CHARS,
     )
 
 
-def _is_chosen(arguments: JsonObject) -> bool:
+def _has_range(arguments: JsonObject) -> bool:
     return "offset" in arguments or "limit" in arguments
 
 
-def _whole(number: object, default: int) -> int:
+def _parse_integer(value: object, default: int) -> int:
     # JSON Schema takes 3.0 for an integer.
-    return int(number) if isinstance(number, int | float) else default
+    return int(value) if isinstance(value, int | float) else default
 
 
-def _problem_before_opening(target: Target) -> str:
+def _find_path_problem(target: FileTarget) -> str:
     """The two mistakes made most often, with what to do next; `opened` finds all others."""
     try:
         mode = target.real.stat(follow_symlinks=False).st_mode
     except FileNotFoundError:
-        return _missing(target)
+        return _describe_missing_file(target)
     except OSError:
         return ""
     if stat.S_ISDIR(mode):
@@ -240,15 +263,15 @@ def _problem_before_opening(target: Target) -> str:
     return ""
 
 
-def _missing(target: Target) -> str:
+def _describe_missing_file(target: FileTarget) -> str:
     if target.path.is_symlink():
         return f"File does not exist: {target.path} is a link to {target.real}."
     message = f"File does not exist: {target.path}."
-    similar = _similar_names(target.path)
+    similar = _find_similar_names(target.path)
     return f"{message} Did you mean {' or '.join(similar)}?" if similar else message
 
 
-def _similar_names(path: Path) -> list[str]:
+def _find_similar_names(path: Path) -> list[str]:
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, 1000) if entry.name.isprintable()]

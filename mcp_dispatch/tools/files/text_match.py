@@ -10,33 +10,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
-_CURLY = {"'": ("\u2018", "\u2019"), '"': ("\u201c", "\u201d")}
-_LISTED = 20
+_STRAIGHTEN_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+_CURLY_QUOTES = {"'": ("\u2018", "\u2019"), '"': ("\u201c", "\u201d")}
+_MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TextMatches:
     """Where the old string stands in `view`, the text as compared.
 
     `count` counts overlapping places, too: they are as ambiguous as any.
     """
 
-    view: "View"
-    wanted: str
+    normalized: "NormalizedText"
+    search_text: str
     starts: tuple[int, ...]
     count: int
-    exact: bool
+    is_exact: bool
 
-    def lines(self) -> list[int]:
+    def list_line_numbers(self) -> list[int]:
         """The line numbers of the first places."""
-        return [self.view.text.count("\n", 0, start) + 1 for start in self.starts[:10]]
+        return [self.normalized.text.count("\n", 0, start) + 1 for start in self.starts[:10]]
 
-    def places(self) -> Iterator[int]:
+    def iter_starts(self) -> Iterator[int]:
         """All places, left to right, none within another."""
-        haystack, needle = self.view.text, self.wanted
-        if not self.exact:
-            haystack, needle = haystack.translate(_STRAIGHT), needle.translate(_STRAIGHT)
+        haystack, needle = self.normalized.text, self.search_text
+        if not self.is_exact:
+            haystack, needle = (
+                haystack.translate(_STRAIGHTEN_QUOTES),
+                needle.translate(_STRAIGHTEN_QUOTES),
+            )
         start = haystack.find(needle)
         while start >= 0:
             yield start
@@ -44,104 +47,112 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NormalizedText:
     """A text as it is compared, and the way back to the file's characters."""
 
     raw: str
     text: str
     # Positions in `text` of the line feeds that are CR LF in `raw`.
-    pairs: tuple[int, ...]
+    crlf_positions: tuple[int, ...]
 
     @staticmethod
-    def literal(raw: str) -> "View":
-        return View(raw, raw, ())
+    def from_raw(raw: str) -> "NormalizedText":
+        return NormalizedText(raw, raw, ())
 
     @staticmethod
-    def folded(raw: str) -> "View":
+    def from_crlf(raw: str) -> "NormalizedText":
         pairs = tuple(m.start() - before for before, m in enumerate(re.finditer("\r\n", raw)))
-        return View(raw, raw.replace("\r\n", "\n") if pairs else raw, pairs)
+        return NormalizedText(raw, raw.replace("\r\n", "\n") if pairs else raw, pairs)
 
-    def raw_position(self, position: int) -> int:
-        return position + bisect_left(self.pairs, position)
+    def to_raw_position(self, position: int) -> int:
+        return position + bisect_left(self.crlf_positions, position)
 
 
-def find(raw: str, old: str) -> Found:
+def find_matches(raw: str, old: str) -> TextMatches:
     """Exactly, else with curly and straight quotes taken for the same.
 
     An old string that names carriage returns means them where they are there.
     """
     if "\r" in old and old in raw:
-        return _found(View.literal(raw), raw, old, old, exact=True)
-    view, wanted = View.folded(raw), old.replace("\r\n", "\n")
-    exact = _found(view, view.text, wanted, wanted, exact=True)
+        return _collect_matches(NormalizedText.from_raw(raw), raw, old, old, is_exact=True)
+    view, wanted = NormalizedText.from_crlf(raw), old.replace("\r\n", "\n")
+    exact = _collect_matches(view, view.text, wanted, wanted, is_exact=True)
     if exact.count:
         return exact
-    straight = wanted.translate(_STRAIGHT)
-    return _found(view, view.text.translate(_STRAIGHT), straight, wanted, exact=False)
+    straight = wanted.translate(_STRAIGHTEN_QUOTES)
+    return _collect_matches(
+        view, view.text.translate(_STRAIGHTEN_QUOTES), straight, wanted, is_exact=False
+    )
 
 
-def replaced(found: Found, old: str, new: str, *, every: bool) -> str:
+def replace_matches(matches: TextMatches, old: str, new: str, *, replace_all: bool) -> str:
     """The file's text with the first place, or every place, changed."""
     pieces: list[str] = []
     position = 0
-    for start, stop, piece in _edits(found, _folded_like(found, old, new), every):
-        pieces += [found.view.raw[position:start], piece]
+    for start, stop, piece in _iter_edits(
+        matches, _normalize_new_text(matches, old, new), replace_all
+    ):
+        pieces += [matches.normalized.raw[position:start], piece]
         position = stop
-    return "".join([*pieces, found.view.raw[position:]])
+    return "".join([*pieces, matches.normalized.raw[position:]])
 
 
-def _found(view: View, haystack: str, needle: str, wanted: str, *, exact: bool) -> Found:
-    starts = tuple(islice(_overlapping(haystack, needle), _LISTED))
-    count = len(starts) if len(starts) < _LISTED else max(_LISTED, haystack.count(needle))
-    return Found(view, wanted, starts, count, exact)
+def _collect_matches(
+    normalized: NormalizedText, haystack: str, needle: str, search_text: str, *, is_exact: bool
+) -> TextMatches:
+    starts = tuple(islice(_iter_overlapping(haystack, needle), _MAX_LISTED))
+    count = len(starts) if len(starts) < _MAX_LISTED else max(_MAX_LISTED, haystack.count(needle))
+    return TextMatches(normalized, search_text, starts, count, is_exact)
 
 
-def _overlapping(haystack: str, needle: str) -> Iterator[int]:
+def _iter_overlapping(haystack: str, needle: str) -> Iterator[int]:
     start = haystack.find(needle)
     while start >= 0:
         yield start
         start = haystack.find(needle, start + 1)
 
 
-def _folded_like(found: Found, old: str, new: str) -> str:
+def _normalize_new_text(matches: TextMatches, old: str, new: str) -> str:
     """Where CR LF was read as LF, in the file or in the old string, it is in the new one."""
-    literal = found.wanted == old and not found.view.pairs
+    literal = matches.search_text == old and not matches.normalized.crlf_positions
     return new if literal else new.replace("\r\n", "\n")
 
 
-def _edits(found: Found, new: str, every: bool) -> Iterator[tuple[int, int, str]]:
+def _iter_edits(
+    matches: TextMatches, new: str, replace_all: bool
+) -> Iterator[tuple[int, int, str]]:
     """Raw start, raw stop and text of each change; what old and new share stays untouched."""
-    wanted = found.wanted
-    head = _shared(wanted, new)
-    tail = _shared(wanted[head:][::-1], new[head:][::-1])
+    wanted = matches.search_text
+    head = _count_shared(wanted, new)
+    tail = _count_shared(wanted[head:][::-1], new[head:][::-1])
     middle, before = new[head : len(new) - tail], new[:head]
-    ends = _LineEnds(found.view) if "\n" in middle and "\r" not in wanted + new else None
-    for start in found.places() if every else found.starts[:1]:
-        actual = found.view.text[start : start + len(wanted)]
-        piece = middle if found.exact else _in_style(middle, before, wanted, actual)
-        raw_start = found.view.raw_position(start + head)
+    ends = _LineEndings(matches.normalized) if "\n" in middle and "\r" not in wanted + new else None
+    for start in matches.iter_starts() if replace_all else matches.starts[:1]:
+        actual = matches.normalized.text[start : start + len(wanted)]
+        piece = middle if matches.is_exact else _apply_quote_style(middle, before, wanted, actual)
+        raw_start = matches.normalized.to_raw_position(start + head)
         if ends is not None:
-            piece = piece.replace("\n", ends.at(raw_start))
-        yield raw_start, found.view.raw_position(start + len(wanted) - tail), piece
+            piece = piece.replace("\n", ends.find_line_ending(raw_start))
+        yield raw_start, matches.normalized.to_raw_position(start + len(wanted) - tail), piece
 
 
-def _shared(one: str, other: str) -> int:
+def _count_shared(first: str, second: str) -> int:
     count = 0
-    for left, right in zip(one, other, strict=False):
+    for left, right in zip(first, second, strict=False):
         if left != right:
             break
         count += 1
     return count
 
 
-class _LineEnds:
+class _LineEndings:
     """The line end in use at a place: that of its line, else of the line before."""
 
-    def __init__(self, view: View) -> None:
-        self._raw = view.raw
-        self._feeds = [m.start() for m in re.finditer("\n", view.raw)]
+    def __init__(self, normalized: NormalizedText) -> None:
+        self._raw = normalized.raw
+        self._feeds = [m.start() for m in re.finditer("\n", normalized.raw)]
 
-    def at(self, position: int) -> str:
+    def find_line_ending(self, position: int) -> str:
         if not self._feeds:
             return "\n"
         index = min(bisect_left(self._feeds, position), len(self._feeds) - 1)
@@ -149,20 +160,20 @@ class _LineEnds:
         return "\r\n" if self._raw[max(0, feed - 1) : feed] == "\r" else "\n"
 
 
-def _in_style(middle: str, before: str, wanted: str, actual: str) -> str:
+def _apply_quote_style(middle: str, before: str, wanted: str, actual: str) -> str:
     """`middle` with quotes as the file writes them where the old string wrote them otherwise."""
-    for straight, (opening, closing) in _CURLY.items():
+    for straight, (opening, closing) in _CURLY_QUOTES.items():
         kind = (straight, opening, closing)
         pairs = {(w, a) for w, a in zip(wanted, actual, strict=True) if w != a and w in kind}
         if pairs and all(given == straight for given, _ in pairs):
-            middle = _curled(middle, before, straight)
+            middle = _apply_curly_quotes(middle, before, straight)
         elif pairs and all(written == straight for _, written in pairs):
             middle = middle.replace(opening, straight).replace(closing, straight)
     return middle
 
 
-def _curled(middle: str, before: str, straight: str) -> str:
-    opening, closing = _CURLY[straight]
+def _apply_curly_quotes(middle: str, before: str, straight: str) -> str:
+    opening, closing = _CURLY_QUOTES[straight]
     characters = list(before[-1:] + middle)
     for index, character in enumerate(characters):
         if character == straight:

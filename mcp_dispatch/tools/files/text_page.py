@@ -6,11 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcp_dispatch.fs.safe_open import CannotUse, seen_as
+from mcp_dispatch.fs.safe_open import FileError, describe_file_state
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.tools import FileRead, FileSeen, ToolResult, error_result, text_result
-from mcp_dispatch.tools.files.encoding import TextStream, encoding_of
-from mcp_dispatch.tools.files.target import Target
+from mcp_dispatch.model.tools import (
+    FileRead,
+    FileSeen,
+    ToolResult,
+    build_error_result,
+    build_text_result,
+)
+from mcp_dispatch.tools.files.encoding import TextStream, detect_encoding
+from mcp_dispatch.tools.files.target import FileTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,57 +32,60 @@ class Bounds:
     budget: int
 
 
-class Folded:
+class LineWrapper:
     """Text fed piece by piece with a newline after every `width` characters of a longer line."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._column = 0
-        self.folds = 0
+        self.added_breaks = 0
 
-    def fold(self, text: str) -> str:
+    def wrap(self, text: str) -> str:
         if len(text) + self._column <= self._width and "\n" not in text:
             self._column += len(text)
             return text
         lines = text.split("\n")
-        shown = [self._line(line, ended=place + 1 < len(lines)) for place, line in enumerate(lines)]
+        shown = [
+            self._wrap_line(line, is_complete=place + 1 < len(lines))
+            for place, line in enumerate(lines)
+        ]
         return "\n".join(shown)
 
-    def _line(self, line: str, *, ended: bool) -> str:
+    def _wrap_line(self, line: str, *, is_complete: bool) -> str:
         first = self._width - self._column
         if len(line) <= first:
-            self._column = 0 if ended else self._column + len(line)
+            self._column = 0 if is_complete else self._column + len(line)
             return line
         starts = range(first, len(line), self._width)
         pieces = [line[:first], *(line[start : start + self._width] for start in starts)]
-        self.folds += len(starts)
-        self._column = 0 if ended else len(pieces[-1])
+        self.added_breaks += len(starts)
+        self._column = 0 if is_complete else len(pieces[-1])
         return "\n".join(pieces)
 
 
-class Window:
+class LineWindow:
     """Feed the text, then `finish`; `lines` are those in bounds, without their line ends."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._kept: list[str] = []
-        self._kept_size = 0
+        self._pieces: list[str] = []
+        self._pieces_size = 0
         self._line_size = 0
-        self._line_open = False
+        self._is_line_open = False
         self.lines: list[str] = []
-        self.cut: list[int] = []
-        self.wanted_size = 0
-        self.over_budget = False
-        self.total = 0
+        self.cut_lines: list[int] = []
+        self.requested_chars = 0
+        self.is_over_budget = False
+        self.total_lines = 0
 
     def feed(self, text: str) -> None:
         start = 0
         while start < len(text):
-            if not self._wanted():
-                start = self._skip(text, start)
+            if not self._is_in_bounds():
+                start = self._skip_lines(text, start)
                 continue
             end = text.find("\n", start)
-            self._extend(text[start:] if end < 0 else text[start:end])
+            self._extend_line(text[start:] if end < 0 else text[start:end])
             if end < 0:
                 return
             self._end_line()
@@ -84,117 +93,126 @@ class Window:
 
     def finish(self) -> None:
         """The last line need not end in a newline."""
-        if self._line_open and self._wanted():
+        if self._is_line_open and self._is_in_bounds():
             self._end_line()
-        elif self._line_open:
-            self.total += 1
+        elif self._is_line_open:
+            self.total_lines += 1
 
-    def _wanted(self) -> bool:
+    def _is_in_bounds(self) -> bool:
         first = self._bounds.first
-        return first <= self.total + 1 < first + self._bounds.count
+        return first <= self.total_lines + 1 < first + self._bounds.count
 
-    def _skip(self, text: str, start: int) -> int:
+    def _skip_lines(self, text: str, start: int) -> int:
         """Counts lines up to the window, or to the end of `text`."""
         newlines = text.count("\n", start)
-        if self.total + 1 > self._bounds.first or self.total + newlines + 1 < self._bounds.first:
-            self.total += newlines
-            self._line_open = not text.endswith("\n")
+        if (
+            self.total_lines + 1 > self._bounds.first
+            or self.total_lines + newlines + 1 < self._bounds.first
+        ):
+            self.total_lines += newlines
+            self._is_line_open = not text.endswith("\n")
             return len(text)
-        while self.total + 1 < self._bounds.first:
+        while self.total_lines + 1 < self._bounds.first:
             start = text.index("\n", start) + 1
-            self.total += 1
-        self._line_open = False
+            self.total_lines += 1
+        self._is_line_open = False
         return start
 
-    def _extend(self, piece: str) -> None:
-        self._line_open = True
+    def _extend_line(self, piece: str) -> None:
+        self._is_line_open = True
         self._line_size += len(piece)
         # One character more than is shown, because a carriage return may come off the end.
         limit = self._bounds.budget if self._bounds.width is None else self._bounds.width
-        room = limit + 1 - self._kept_size
-        if room > 0 and not self.over_budget:
-            self._kept.append(piece[:room])
-            self._kept_size += min(room, len(piece))
+        room = limit + 1 - self._pieces_size
+        if room > 0 and not self.is_over_budget:
+            self._pieces.append(piece[:room])
+            self._pieces_size += min(room, len(piece))
 
     def _end_line(self) -> None:
-        line = "".join(self._kept)
+        line = "".join(self._pieces)
         size = self._line_size
         if len(line) == size and line.endswith("\r"):
             line, size = line[:-1], size - 1
-        self._kept, self._kept_size, self._line_size = [], 0, 0
-        self._line_open = False
-        self.total += 1
-        self._show(line, size)
+        self._pieces, self._pieces_size, self._line_size = [], 0, 0
+        self._is_line_open = False
+        self.total_lines += 1
+        self._add_line(line, size)
 
-    def _show(self, line: str, size: int) -> None:
+    def _add_line(self, line: str, size: int) -> None:
         width = self._bounds.width
         cut = width is not None and size > width
         if width is not None:
             line, size = line[:width], min(size, width)
         # A line costs its newline, too: a file of empty lines is not free.
-        self.wanted_size += size + 1
-        self.over_budget = self.over_budget or self.wanted_size - 1 > self._bounds.budget
-        if not self.over_budget:
+        self.requested_chars += size + 1
+        self.is_over_budget = self.is_over_budget or self.requested_chars - 1 > self._bounds.budget
+        if not self.is_over_budget:
             self.lines.append(line)
             if cut:
-                self.cut.append(self.total)
+                self.cut_lines.append(self.total_lines)
 
 
-LINES = 2000
-WIDTH = 2000
-TOKENS = 25_000
+DEFAULT_LINES = 2000
+MAX_LINE_CHARS = 2000
+MAX_TOKENS = 25_000
 CHARACTERS_PER_TOKEN = 4
-BUDGET = TOKENS * CHARACTERS_PER_TOKEN
+MAX_PAGE_CHARS = MAX_TOKENS * CHARACTERS_PER_TOKEN
 """Characters of one page; a file over it can only be seen in parts."""
 
-CHANGED = "Warning: the file changed while it was read. Read it again."
+CHANGED_WARNING = "Warning: the file changed while it was read. Read it again."
 
-_PIECE = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
-class Stop(Protocol):
+class StopSignal(Protocol):
     """Asked between two pieces of a file; `threading.Event` is one."""
 
     def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TextPage:
     """Lines `first` and following of a file, and what the reader should know of them."""
 
     lines: tuple[str, ...]
     first: int
-    total: int
-    cut: tuple[int, ...]
+    total_lines: int
+    cut_lines: tuple[int, ...]
     tokens: int
-    over_budget: bool
-    lossy: bool
-    changed: bool
+    is_over_budget: bool
+    is_lossy: bool
+    has_changed: bool
     seen: FileSeen
 
 
 def read_page(
-    target: Target, descriptor: int, bounds: Bounds, stop: Stop, folded: Folded | None = None
-) -> Page:
+    target: FileTarget,
+    descriptor: int,
+    bounds: Bounds,
+    stop: StopSignal,
+    wrapper: LineWrapper | None = None,
+) -> TextPage:
     """Reads the file once, from end to end, in pieces. Blocks; `stop` ends it early.
 
     `folded` makes several lines of a long one, so that any part of it can be asked for.
     """
     before = os.fstat(descriptor)
-    fold = str if folded is None else folded.fold
-    window, digest, lossy = _scan(target, descriptor, before.st_size, Window(bounds), stop, fold)
+    fold = str if wrapper is None else wrapper.wrap
+    window, digest, lossy = _scan_file(
+        target, descriptor, before.st_size, LineWindow(bounds), stop, fold
+    )
     changed = has_changed(descriptor, before)
-    whole = len(window.lines) == window.total and not window.cut and not changed
-    return Page(
+    whole = len(window.lines) == window.total_lines and not window.cut_lines and not changed
+    return TextPage(
         lines=tuple(window.lines),
         first=bounds.first,
-        total=window.total,
-        cut=tuple(window.cut),
-        tokens=-(-window.wanted_size // CHARACTERS_PER_TOKEN),
-        over_budget=window.over_budget,
-        lossy=lossy,
-        changed=changed,
-        seen=seen_as(before, digest, partial=not whole),
+        total_lines=window.total_lines,
+        cut_lines=tuple(window.cut_lines),
+        tokens=-(-window.requested_chars // CHARACTERS_PER_TOKEN),
+        is_over_budget=window.is_over_budget,
+        is_lossy=lossy,
+        has_changed=changed,
+        seen=describe_file_state(before, digest, partial=not whole),
     )
 
 
@@ -203,33 +221,33 @@ def has_changed(descriptor: int, before: os.stat_result) -> bool:
     return (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
 
 
-def _scan(
-    target: Target,
+def _scan_file(
+    target: FileTarget,
     descriptor: int,
     size: int,
-    window: Window,
-    stop: Stop,
-    fold: Callable[[str], str],
-) -> tuple[Window, str, bool]:
+    window: LineWindow,
+    stop: StopSignal,
+    wrap: Callable[[str], str],
+) -> tuple[LineWindow, str, bool]:
     """No more than `size` bytes: a file that grows while it is read has an end for us."""
     digest, stream, left = hashlib.sha256(), None, size
-    while left > 0 and (piece := os.read(descriptor, min(_PIECE, left))):
+    while left > 0 and (piece := os.read(descriptor, min(_CHUNK_BYTES, left))):
         if stop.is_set():
-            raise CannotUse(f"Reading {target.path} was stopped.")
-        stream = stream or _stream_for(target, piece)
+            raise FileError(f"Reading {target.path} was stopped.")
+        stream = stream or _open_stream(target, piece)
         left -= len(piece)
         digest.update(piece)
-        window.feed(fold(stream.decode(piece)))
+        window.feed(wrap(stream.decode(piece)))
     if stream is not None:
-        window.feed(fold(stream.decode(b"", final=True)))
+        window.feed(wrap(stream.decode(b"", final=True)))
     window.finish()
     return window, digest.hexdigest(), stream is not None and stream.lossy
 
 
-def _stream_for(target: Target, head: bytes) -> TextStream:
-    encoding = encoding_of(head)
+def _open_stream(target: FileTarget, head: bytes) -> TextStream:
+    encoding = detect_encoding(head)
     if encoding is None:
-        raise CannotUse(
+        raise FileError(
             f"{target.path} is a binary file; Read shows text, notebooks and images (PNG, JPEG, GIF,"
             " WebP, BMP, TIFF)."
             " Use Bash with a program that knows its format, such as `file` or `xxd`."
@@ -237,29 +255,29 @@ def _stream_for(target: Target, head: bytes) -> TextStream:
     return TextStream(encoding)
 
 
-def page_result(
-    target: Target, page: Page, *, chosen: bool, notices: Sequence[str] = ()
+def build_page_result(
+    target: FileTarget, page: TextPage, *, has_range: bool, notices: Sequence[str] = ()
 ) -> ToolResult:
     """`chosen`: the reader asked for these lines, so there is no page to fall back to."""
-    if chosen and page.over_budget:
-        return error_result(
-            f"File content ({page.tokens} tokens) exceeds maximum allowed tokens ({TOKENS})."
+    if has_range and page.is_over_budget:
+        return build_error_result(
+            f"File content ({page.tokens} tokens) exceeds maximum allowed tokens ({MAX_TOKENS})."
             " Use offset and limit parameters to read a smaller part of the file."
         )
     numbered = (f"{number:6}\t{line}" for number, line in enumerate(page.lines, page.first))
-    reminders = map(reminder, (*notices, *_notices(target, page)))
-    return text_result(
+    reminders = map(format_reminder, (*notices, *_build_notices(target, page)))
+    return build_text_result(
         "\n".join([*numbered, *reminders]),
-        response=_response(target, page),
+        response=_build_response(target, page),
         changes=(FileRead(target.key, page.seen),),
     )
 
 
-def reminder(notice: str) -> str:
+def format_reminder(notice: str) -> str:
     return f"<system-reminder>{notice}</system-reminder>"
 
 
-def _response(target: Target, page: Page) -> JsonObject:
+def _build_response(target: FileTarget, page: TextPage) -> JsonObject:
     return {
         "type": "text",
         "file": {
@@ -267,36 +285,38 @@ def _response(target: Target, page: Page) -> JsonObject:
             "content": "\n".join(page.lines),
             "numLines": len(page.lines),
             "startLine": page.first,
-            "totalLines": page.total,
+            "totalLines": page.total_lines,
         },
     }
 
 
-def _notices(target: Target, page: Page) -> list[str]:
+def _build_notices(target: FileTarget, page: TextPage) -> list[str]:
     notices: list[str] = []
-    if page.total == 0:
+    if page.total_lines == 0:
         notices.append("Warning: the file exists but the contents are empty.")
-    elif page.first > page.total:
+    elif page.first > page.total_lines:
         notices.append(
             "Warning: the file exists but is shorter than the provided offset"
-            f" ({page.first}). The file has {page.total} lines."
+            f" ({page.first}). The file has {page.total_lines} lines."
         )
     elif page.seen.partial:
-        notices.append(_partial_notice(target, page))
-    if page.lossy:
+        notices.append(_format_partial_notice(target, page))
+    if page.is_lossy:
         notices.append(
             "Warning: the file is not valid UTF-8; bytes that could not be read are shown as \ufffd."
         )
-    if page.changed:
-        notices.append(CHANGED)
+    if page.has_changed:
+        notices.append(CHANGED_WARNING)
     return notices
 
 
-def _partial_notice(target: Target, page: Page) -> str:
+def _format_partial_notice(target: FileTarget, page: TextPage) -> str:
     last = page.first + len(page.lines) - 1
-    parts = [f"PARTIAL view of {target.path}: lines {page.first}-{last} of {page.total}."]
-    if page.cut:
-        some = ", ".join(map(str, page.cut[:10])) + (", …" if len(page.cut) > 10 else "")
-        parts.append(f"Cut at {WIDTH} characters: line {some}.")
+    parts = [f"PARTIAL view of {target.path}: lines {page.first}-{last} of {page.total_lines}."]
+    if page.cut_lines:
+        some = ", ".join(map(str, page.cut_lines[:10])) + (
+            ", …" if len(page.cut_lines) > 10 else ""
+        )
+        parts.append(f"Cut at {MAX_LINE_CHARS} characters: line {some}.")
     parts.append("Use offset and limit to read the rest. This does not count as reading the file.")
     return " ".join(parts)

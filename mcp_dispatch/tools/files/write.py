@@ -2,37 +2,42 @@
 
 from anyio import to_thread
 
-from mcp_dispatch.fs.safe_open import CannotUse, Loaded, store
+from mcp_dispatch.fs.safe_open import FileError, LoadedFile, store
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     FileRead,
     FileSeen,
     Interrupt,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltIn, Declaration
-from mcp_dispatch.tools.files.diff import Hunk, hunks_between, structured_patch, unified
-from mcp_dispatch.tools.files.encoding import NEW_DOCUMENT, Document, document_of
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.files.diff import (
+    Hunk,
+    build_structured_patch,
+    compute_hunks,
+    format_unified_diff,
+)
+from mcp_dispatch.tools.files.encoding import NEW_DOCUMENT, TextDocument, decode_document
 from mcp_dispatch.tools.files.target import (
-    FILE_PATH,
-    MODIFIED,
-    NOT_READ,
-    Target,
+    FILE_PATH_SCHEMA,
+    MODIFIED_MESSAGE,
+    NOT_READ_MESSAGE,
+    FileTarget,
     is_stale,
     load_seen,
-    refuse_half_characters,
-    target_of,
+    refuse_lone_surrogates,
+    resolve_target,
     with_path,
 )
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="Write",
     title="Write a file",
     description=(
@@ -43,7 +48,7 @@ _DECLARATION = Declaration(
         " the permissions of an existing file are kept."
     ),
     properties={
-        "file_path": FILE_PATH,
+        "file_path": FILE_PATH_SCHEMA,
         "content": {"type": "string", "description": "The whole content of the file"},
     },
     required=("file_path", "content"),
@@ -56,68 +61,72 @@ _DECLARATION = Declaration(
 )
 
 
-class Write(BuiltIn):
+class WriteTool(BuiltInTool):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(_DECLARATION)
         self._workspace = workspace
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         """Outside the workspace, what is on the disk is told only once the call is permitted."""
-        target = target_of(self._workspace, arguments, context)
-        refuse_half_characters("content", str(arguments["content"]))
+        target = resolve_target(self._workspace, arguments, context)
+        refuse_lone_surrogates("content", str(arguments["content"]))
         if self._workspace.contains(target.real):
             try:
-                await to_thread.run_sync(_current, target, context.scope.seen(target.key))
-            except CannotUse as problem:
+                await to_thread.run_sync(
+                    _load_current, target, context.scope.find_seen_file(target.key)
+                )
+            except FileError as problem:
                 raise Refused(RefusedBy.SEMANTIC, str(problem)) from problem
-        return Checked(with_path(arguments, target))
+        return CheckResult(with_path(arguments, target))
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        target = target_of(self._workspace, arguments, context)
-        seen, content = context.scope.seen(target.key), str(arguments["content"])
+        target = resolve_target(self._workspace, arguments, context)
+        seen, content = context.scope.find_seen_file(target.key), str(arguments["content"])
         try:
-            return await to_thread.run_sync(_write, target, content, seen)
-        except CannotUse as problem:
-            return error_result(str(problem))
+            return await to_thread.run_sync(_write_file, target, content, seen)
+        except FileError as problem:
+            return build_error_result(str(problem))
 
 
-def _write(target: Target, content: str, seen: FileSeen | None) -> ToolResult:
-    loaded, document = _current(target, seen)
+def _write_file(target: FileTarget, content: str, seen: FileSeen | None) -> ToolResult:
+    loaded, document = _load_current(target, seen)
     before = None if loaded is None else loaded.status
     after = store(target.real, document.encode(content), before)
     original = None if loaded is None else document.text
-    hunks = () if original is None else hunks_between(original, content)
+    hunks = () if original is None else compute_hunks(original, content)
     response: JsonObject = {
         "type": "create" if original is None else "update",
         "filePath": str(target.path),
         "content": content,
-        "structuredPatch": structured_patch(hunks),
+        "structuredPatch": build_structured_patch(hunks),
         "originalFile": original,
     }
-    message = _message(target, hunks, created=original is None)
-    return text_result(message, response=response, changes=(FileRead(target.key, after),))
+    message = _format_message(target, hunks, is_new=original is None)
+    return build_text_result(message, response=response, changes=(FileRead(target.key, after),))
 
 
-def _message(target: Target, hunks: tuple[Hunk, ...], *, created: bool) -> str:
-    if created:
+def _format_message(target: FileTarget, hunks: tuple[Hunk, ...], *, is_new: bool) -> str:
+    if is_new:
         return f"File created successfully at: {target.path}"
     if not hunks:
         return f"File written successfully at: {target.path}\nIts content is the same as before."
-    return f"File updated successfully at: {target.path}\n{unified(str(target.path), hunks)}"
+    return f"File updated successfully at: {target.path}\n{format_unified_diff(str(target.path), hunks)}"
 
 
-def _current(target: Target, seen: FileSeen | None) -> tuple[Loaded | None, Document]:
+def _load_current(
+    target: FileTarget, seen: FileSeen | None
+) -> tuple[LoadedFile | None, TextDocument]:
     """What stands there now, seen whole and unchanged since. Raises `CannotUse` otherwise."""
     loaded = load_seen(target, seen)
     if loaded is None or seen is None:
         return None, NEW_DOCUMENT
     if seen.partial:
-        raise CannotUse(NOT_READ)
+        raise FileError(NOT_READ_MESSAGE)
     if is_stale(loaded, seen):
-        raise CannotUse(MODIFIED)
-    document = document_of(loaded.content)
-    if document is None or not document.sound:
-        raise CannotUse(
+        raise FileError(MODIFIED_MESSAGE)
+    document = decode_document(loaded.content)
+    if document is None or not document.is_valid:
+        raise FileError(
             f"{target.path} is not valid UTF-8 text, and writing it would lose the bytes that"
             " Read could not show. Convert it first, for example with `iconv` in Bash."
         )

@@ -6,67 +6,69 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_dispatch.tools.search.glob_pattern import Level, Pattern, segments_of
+from mcp_dispatch.tools.search.glob_pattern import GlobPattern, PatternLevel, build_segments
 
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-_MOST_BYTES = 256 * 1024
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_MAX_FILE_BYTES = 256 * 1024
 _TRAILING_BLANKS = re.compile(r"(?<!\\) +$")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    pattern: Pattern
-    keeps: bool
+class IgnoreRule:
+    pattern: GlobPattern
+    is_negated: bool
     """It begins with `!`: what it matches is not ignored after all."""
     directories_only: bool
 
-    def meets(self, parts: Sequence[str], *, is_directory: bool) -> bool:
+    def matches(self, parts: Sequence[str], *, is_directory: bool) -> bool:
         if self.directories_only and not is_directory:
             return False
-        positions = self.pattern.start()
+        positions = self.pattern.find_start_positions()
         for part in parts[:-1]:
-            positions = Level(self.pattern, positions).below(part)
-        return Level(self.pattern, positions).takes(parts[-1])
+            positions = PatternLevel(self.pattern, positions).enter_directory(part)
+        return PatternLevel(self.pattern, positions).matches(parts[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
     """`lead`: the names from its directory to the walk's start; `skip`: from there back to it."""
 
-    rules: tuple[Rule, ...]
-    lead: tuple[str, ...] = ()
-    skip: int = 0
+    rules: tuple[IgnoreRule, ...]
+    leading_parts: tuple[str, ...] = ()
+    skipped_parts: int = 0
 
-    def verdict(self, parts: Sequence[str], *, is_directory: bool) -> bool | None:
+    def decide(self, parts: Sequence[str], *, is_directory: bool) -> bool | None:
         """Of the rules that meet a name the last decides; None where there is none."""
-        own = (*self.lead, *parts[self.skip :])
+        own = (*self.leading_parts, *parts[self.skipped_parts :])
         for rule in reversed(self.rules):
-            if rule.meets(own, is_directory=is_directory):
-                return not rule.keeps
+            if rule.matches(own, is_directory=is_directory):
+                return not rule.is_negated
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class GitignoreStack:
     """The files that count in one directory, the outermost first."""
 
     files: tuple[IgnoreFile, ...] = ()
 
-    def below(self, descriptor: int, depth: int) -> "Ignored":
+    def enter_directory(self, descriptor: int, depth: int) -> "GitignoreStack":
         """With the one in the directory `depth` names below the walk's start."""
-        rules = _rules(descriptor)
-        return Ignored((*self.files, IgnoreFile(rules, skip=depth))) if rules else self
+        rules = _read_rules(descriptor)
+        return (
+            GitignoreStack((*self.files, IgnoreFile(rules, skipped_parts=depth))) if rules else self
+        )
 
     def covers(self, relative: str, *, is_directory: bool) -> bool:
         parts = relative.split("/")
         for file in reversed(self.files):
-            verdict = file.verdict(parts, is_directory=is_directory)
+            verdict = file.decide(parts, is_directory=is_directory)
             if verdict is not None:
                 return verdict
         return False
 
 
-def ignored_around(directory: Path) -> Ignored:
+def load_ignore_files(directory: Path) -> GitignoreStack:
     """What the repository says above `directory`, a real path; nothing outside a repository."""
     above = [directory, *directory.parents]
     root = next((place for place in above if os.path.lexists(place / ".git")), directory)
@@ -77,27 +79,27 @@ def ignored_around(directory: Path) -> Ignored:
         except OSError:
             continue
         try:
-            files.append(IgnoreFile(_rules(descriptor), directory.relative_to(place).parts))
+            files.append(IgnoreFile(_read_rules(descriptor), directory.relative_to(place).parts))
         finally:
             os.close(descriptor)
-    return Ignored(tuple(files))
+    return GitignoreStack(tuple(files))
 
 
-def _rules(directory: int) -> tuple[Rule, ...]:
+def _read_rules(directory: int) -> tuple[IgnoreRule, ...]:
     try:
-        descriptor = os.open(".gitignore", _READ, dir_fd=directory)
+        descriptor = os.open(".gitignore", _READ_FLAGS, dir_fd=directory)
     except OSError:
         return ()
     try:
-        text = os.read(descriptor, _MOST_BYTES).decode("utf-8", "surrogateescape")
+        text = os.read(descriptor, _MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
     except OSError:
         return ()
     finally:
         os.close(descriptor)
-    return tuple(rule for line in text.splitlines() if (rule := rule_of(line)) is not None)
+    return tuple(rule for line in text.splitlines() if (rule := parse_rule(line)) is not None)
 
 
-def rule_of(line: str) -> Rule | None:
+def parse_rule(line: str) -> IgnoreRule | None:
     text = _TRAILING_BLANKS.sub("", line)
     keeps = text.startswith("!")
     text = text[1:] if keeps else text
@@ -106,5 +108,5 @@ def rule_of(line: str) -> Rule | None:
     body = text.strip("/")
     anchored = "/" in text.rstrip("/")
     parts = [part for part in body.split("/") if part]
-    segments = segments_of(parts if anchored else ["**", *parts])
-    return Rule(Pattern((segments,)), keeps, text.endswith("/"))
+    segments = build_segments(parts if anchored else ["**", *parts])
+    return IgnoreRule(GlobPattern((segments,)), keeps, text.endswith("/"))

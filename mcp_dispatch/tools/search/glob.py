@@ -10,31 +10,41 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from mcp_dispatch.fs.safe_open import CannotUse
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import FileError
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltIn, Declaration
-from mcp_dispatch.tools.search.gitignore import ignored_around
-from mcp_dispatch.tools.search.glob_pattern import fixed_prefix, parse, refuse_unusable
-from mcp_dispatch.tools.search.root import Place, Sight, entered, place_at, shown
-from mcp_dispatch.tools.search.walk import Found, Walk
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.search.gitignore import load_ignore_files
+from mcp_dispatch.tools.search.glob_pattern import (
+    parse_glob,
+    refuse_unusable_pattern,
+    split_fixed_prefix,
+)
+from mcp_dispatch.tools.search.root import (
+    SearchFilter,
+    SearchRoot,
+    format_path,
+    open_search_root,
+    resolve_search_root,
+)
+from mcp_dispatch.tools.search.walk import DirectoryWalk, WalkResult
 
-MOST_FILES = 100
-SECONDS = 20.0
+MAX_FILES = 100
+SEARCH_SECONDS = 20.0
 RESULT_LIMIT = 100_000
-_PATIENCE = 5.0
+_GRACE_SECONDS = 5.0
 """Seconds more for a file system that does not answer at all."""
-_OFF = frozenset({"0", "false", "no", "off"})
+_FALSE_VALUES = frozenset({"0", "false", "no", "off"})
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="Glob",
     title="Find files by name",
     description=(
@@ -44,7 +54,7 @@ _DECLARATION = Declaration(
         " as well.\n"
         "- A pattern without a slash matches at any depth; begin it with ./ for the directory"
         " alone.\n"
-        f"- At most {MOST_FILES} files are listed; the answer says how many there are.\n"
+        f"- At most {MAX_FILES} files are listed; the answer says how many there are.\n"
         "- Hidden files and files that .gitignore names are found too; the insides of .git are"
         " not, unless the pattern or path names it."
     ),
@@ -70,7 +80,7 @@ _DECLARATION = Declaration(
 )
 
 
-class Glob(BuiltIn):
+class GlobTool(BuiltInTool):
     """Walks in a worker thread with `os.scandir`.
 
     ripgrep lists a whole tree faster, but passes over links, reads directories that the pattern
@@ -82,35 +92,35 @@ class Glob(BuiltIn):
         workspace: Workspace,
         environ: Mapping[str, str] = os.environ,
         *,
-        seconds: float = SECONDS,
+        seconds: float = SEARCH_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(_DECLARATION)
         self._workspace = workspace
-        self._hidden = not _is_off(environ, "CLAUDE_CODE_GLOB_HIDDEN")
-        self._respects_ignore = _is_off(environ, "CLAUDE_CODE_GLOB_NO_IGNORE")
+        self._includes_hidden = not _is_disabled(environ, "CLAUDE_CODE_GLOB_HIDDEN")
+        self._respects_ignore = _is_disabled(environ, "CLAUDE_CODE_GLOB_NO_IGNORE")
         self._seconds = seconds
         self._clock = clock
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         """Makes `path` the directory that is really searched, which is what rules judge."""
         root = self._workspace.require()
         start = self._workspace.resolve(
             str(arguments.get("path", context.scope.cwd or root)), context.scope.cwd
         )
-        directory, pattern = self._judgeable(start, str(arguments["pattern"]))
-        parse(pattern)
-        return Checked({**arguments, "pattern": pattern, "path": str(directory)})
+        directory, pattern = self._normalize_search(start, str(arguments["pattern"]))
+        parse_glob(pattern)
+        return CheckResult({**arguments, "pattern": pattern, "path": str(directory)})
 
-    def _judgeable(self, start: Path, pattern: str) -> tuple[Path, str]:
+    def _normalize_search(self, start: Path, pattern: str) -> tuple[Path, str]:
         """The same search from a directory that the pattern does not leave any more."""
-        refuse_unusable(pattern)
-        prefix, rest = fixed_prefix(pattern)
+        refuse_unusable_pattern(pattern)
+        prefix, rest = split_fixed_prefix(pattern)
         if not prefix:
             return start, f"**/{pattern}" if pattern.startswith("~") else pattern
         directory = self._workspace.resolve(prefix, start)
         outside = prefix.startswith(("/", "~")) or ".." in prefix.split("/")
-        if not outside and real_path(directory) == real_path(start) / prefix:
+        if not outside and to_real_path(directory) == to_real_path(start) / prefix:
             return start, pattern
         return directory, f"./{rest}"
 
@@ -119,52 +129,54 @@ class Glob(BuiltIn):
         stop = threading.Event()
         path = Path(str(arguments["path"]))
         try:
-            with anyio.fail_after(self._seconds + _PATIENCE):
+            with anyio.fail_after(self._seconds + _GRACE_SECONDS):
                 place, found = await to_thread.run_sync(
                     partial(self._search, path, str(arguments["pattern"]), context, stop),
                     abandon_on_cancel=True,
                 )
-        except CannotUse as problem:
-            return error_result(str(problem))
+        except FileError as problem:
+            return build_error_result(str(problem))
         except TimeoutError:
-            return error_result(f"{path} could not be searched: the file system does not answer.")
+            return build_error_result(
+                f"{path} could not be searched: the file system does not answer."
+            )
         finally:
             stop.set()
-        return self._answer(place, found, round((self._clock() - began) * 1000))
+        return self._build_result(place, found, round((self._clock() - began) * 1000))
 
     def _search(
         self, path: Path, pattern: str, context: CallContext, stop: threading.Event
-    ) -> tuple[Place, Found]:
-        place = place_at(path, context)
+    ) -> tuple[SearchRoot, WalkResult]:
+        place = resolve_search_root(path, context)
         if place.is_file:
-            raise CannotUse(f"{path} is a file, and Glob searches directories. Use Read or Grep.")
+            raise FileError(f"{path} is a file, and Glob searches directories. Use Read or Grep.")
         deadline = self._clock() + self._seconds
-        walk = Walk(
-            parse(pattern),
-            Sight(place, context.hides),
-            MOST_FILES,
+        walk = DirectoryWalk(
+            parse_glob(pattern),
+            SearchFilter(place, context.is_hidden),
+            MAX_FILES,
             lambda: stop.is_set() or self._clock() >= deadline,
-            hidden=self._hidden,
-            ignored=ignored_around(place.real) if self._respects_ignore else None,
+            include_hidden=self._includes_hidden,
+            gitignore=load_ignore_files(place.real) if self._respects_ignore else None,
         )
-        with entered(place) as descriptor:
+        with open_search_root(place) as descriptor:
             return place, walk.run(descriptor)
 
-    def _answer(self, place: Place, found: Found, milliseconds: int) -> ToolResult:
+    def _build_result(self, root: SearchRoot, found: WalkResult, milliseconds: int) -> ToolResult:
         if not found.complete and not found.total:
-            return error_result(
+            return build_error_result(
                 f"Nothing was found in {self._seconds:g} seconds, and the search was not over."
                 " Give a narrower path or pattern."
             )
-        names = [shown(str(place.named(relative))) for relative in found.newest]
-        notes = self._notes(found)
+        names = [format_path(str(root.to_given_path(relative))) for relative in found.newest]
+        notes = self._build_notes(found)
         text = "\n".join(names or ["No files found"])
-        return text_result(
+        return build_text_result(
             "\n\n".join([text, *(["\n".join(notes)] if notes else [])]),
-            response=_response(names, found, milliseconds),
+            response=_build_response(names, found, milliseconds),
         )
 
-    def _notes(self, found: Found) -> list[str]:
+    def _build_notes(self, found: WalkResult) -> list[str]:
         notes: list[str] = []
         if found.total > len(found.newest):
             notes.append(
@@ -181,11 +193,11 @@ class Glob(BuiltIn):
         return notes
 
 
-def _is_off(environ: Mapping[str, str], name: str) -> bool:
-    return environ.get(name, "").strip().lower() in _OFF
+def _is_disabled(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").strip().lower() in _FALSE_VALUES
 
 
-def _response(names: list[str], found: Found, milliseconds: int) -> JsonObject:
+def _build_response(names: list[str], found: WalkResult, milliseconds: int) -> JsonObject:
     response: JsonObject = {
         "filenames": [*names],
         "numFiles": len(names),

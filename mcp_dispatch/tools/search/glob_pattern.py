@@ -13,17 +13,17 @@ from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.tools.search.root import REPOSITORY_FOLDERS
 
-LONGEST = 4096
-MOST_ALTERNATIVES = 256
-MOST_CHARACTERS = 65536
+MAX_PATTERN_CHARS = 4096
+MAX_ALTERNATIVES = 256
+MAX_EXPANDED_CHARS = 65536
 """Of all alternatives together."""
 
 Positions = frozenset[tuple[int, int]]
 """Alternatives and their segments which the next name may match."""
 
-_MAGIC = re.compile(r"[*?\[{\\]")
+_WILDCARD = re.compile(r"[*?\[{\\]")
 _TOKEN = re.compile(r"\\.|\[[!^]?\]?[^\]/]*\]|.", re.DOTALL)
-_SPECIAL = frozenset("*?[")
+_WILDCARD_CHARS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,64 +31,64 @@ class Segment:
     """One name of a path. Without `wild` it is that name; `any_depth` is `**`."""
 
     text: str
-    wild: re.Pattern[str] | None = None
+    regex: re.Pattern[str] | None = None
     any_depth: bool = False
 
-    def takes(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         # A name spelled out matches too: `app/[id]` finds the directory that is called `[id]`.
         return (
             self.any_depth
             or name == self.text
-            or (self.wild is not None and self.wild.match(name) is not None)
+            or (self.regex is not None and self.regex.match(name) is not None)
         )
 
 
-class Level:
+class PatternLevel:
     """What a pattern asks of the names in one directory."""
 
-    def __init__(self, pattern: "Pattern", positions: Positions) -> None:
+    def __init__(self, pattern: "GlobPattern", positions: Positions) -> None:
         self._pattern = pattern
         steps = [(at, pattern.alternatives[at[0]][at[1]]) for at in sorted(positions)]
-        self._last = [segment for at, segment in steps if pattern.is_last(at)]
-        self._onward = [
+        self._file_segments = [segment for at, segment in steps if pattern.is_last(at)]
+        self._directory_steps = [
             (at, segment) for at, segment in steps if segment.any_depth or not pattern.is_last(at)
         ]
 
-    def takes(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         """Whether a file of that name is meant."""
-        return any(segment.takes(name) for segment in self._last)
+        return any(segment.matches(name) for segment in self._file_segments)
 
-    def below(self, name: str) -> Positions:
+    def enter_directory(self, name: str) -> Positions:
         """Where the pattern stands in the directory of that name; nowhere if nothing can match."""
         internal = name in REPOSITORY_FOLDERS
         return frozenset(
             position
-            for at, segment in self._onward
-            if not (internal and (segment.any_depth or segment.wild)) and segment.takes(name)
-            for position in self._pattern.after(at)
+            for at, segment in self._directory_steps
+            if not (internal and (segment.any_depth or segment.regex)) and segment.matches(name)
+            for position in self._pattern.next_positions(at)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class GlobPattern:
     alternatives: tuple[tuple[Segment, ...], ...]
 
-    def start(self) -> Positions:
+    def find_start_positions(self) -> Positions:
         return frozenset(
             position
             for alternative in range(len(self.alternatives))
-            for position in self._from(alternative, 0)
+            for position in self._expand_position(alternative, 0)
         )
 
-    def is_last(self, at: tuple[int, int]) -> bool:
-        return at[1] == len(self.alternatives[at[0]]) - 1
+    def is_last(self, position: tuple[int, int]) -> bool:
+        return position[1] == len(self.alternatives[position[0]]) - 1
 
-    def after(self, at: tuple[int, int]) -> Iterator[tuple[int, int]]:
-        alternative, index = at
+    def next_positions(self, position: tuple[int, int]) -> Iterator[tuple[int, int]]:
+        alternative, index = position
         stays = self.alternatives[alternative][index].any_depth
-        return self._from(alternative, index if stays else index + 1)
+        return self._expand_position(alternative, index if stays else index + 1)
 
-    def _from(self, alternative: int, index: int) -> Iterator[tuple[int, int]]:
+    def _expand_position(self, alternative: int, index: int) -> Iterator[tuple[int, int]]:
         """`**` stands for no directory as well."""
         segments = self.alternatives[alternative]
         yield alternative, index
@@ -97,79 +97,83 @@ class Pattern:
             yield alternative, index
 
 
-def parse(text: str) -> Pattern:
+def parse_glob(text: str) -> GlobPattern:
     """Raises `Refused` for a pattern that would leave the directory it is searched in."""
-    refuse_unusable(text)
+    refuse_unusable_pattern(text)
     at_any_depth = "/" not in text
-    return Pattern(tuple(_segments(one, text, at_any_depth) for one in _expanded(text)))
+    return GlobPattern(
+        tuple(_parse_segments(one, text, at_any_depth) for one in _expand_braces(text))
+    )
 
 
-def fixed_prefix(text: str) -> tuple[str, str]:
+def split_fixed_prefix(text: str) -> tuple[str, str]:
     """The directories a pattern spells out before its first wildcard, and the rest."""
-    magic = _MAGIC.search(text)
+    magic = _WILDCARD.search(text)
     cut = text.rfind("/", 0, magic.start() if magic else len(text)) + 1
     return text[:cut], text[cut:]
 
 
-def segments_of(parts: Sequence[str]) -> tuple[Segment, ...]:
+def build_segments(parts: Sequence[str]) -> tuple[Segment, ...]:
     found: list[Segment] = []
     for part in parts:
         if part != "**":
-            found.append(_segment(part))
+            found.append(_parse_segment(part))
         elif not (found and found[-1].any_depth):
             found.append(Segment(part, any_depth=True))
     return tuple(found)
 
 
-def refuse_unusable(text: str) -> None:
+def refuse_unusable_pattern(text: str) -> None:
     if not text:
-        raise _refused("the pattern is empty; write **/* for every file")
+        raise _build_refusal("the pattern is empty; write **/* for every file")
     if "\0" in text:
-        raise _refused(f"{text!r}: a pattern cannot contain a NUL character")
-    if len(text) > LONGEST:
-        raise _refused(f"the pattern has {len(text):,} characters; at most {LONGEST:,} are taken")
+        raise _build_refusal(f"{text!r}: a pattern cannot contain a NUL character")
+    if len(text) > MAX_PATTERN_CHARS:
+        raise _build_refusal(
+            f"the pattern has {len(text):,} characters; at most {MAX_PATTERN_CHARS:,} are taken"
+        )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _refused(f"{text!r}: a pattern cannot contain half a surrogate pair") from error
+        raise _build_refusal(f"{text!r}: a pattern cannot contain half a surrogate pair") from error
 
 
-def _segments(text: str, whole: str, at_any_depth: bool) -> tuple[Segment, ...]:
+def _parse_segments(text: str, pattern: str, at_any_depth: bool) -> tuple[Segment, ...]:
     parts = [part for part in text.split("/") if part not in ("", ".")]
-    if text.startswith("/") or any(_plain(part) == ".." for part in parts):
-        raise _refused(
-            f"{whole!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
+    if text.startswith("/") or any(_unescape(part) == ".." for part in parts):
+        raise _build_refusal(
+            f"{pattern!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
             " the directory; give that directory as path instead"
         )
     if not parts or text.endswith("/"):
         parts.append("**")
-    return segments_of(["**", *parts] if at_any_depth else parts)
+    return build_segments(["**", *parts] if at_any_depth else parts)
 
 
-def _segment(text: str) -> Segment:
-    if not any(token[0] in _SPECIAL for token in _TOKEN.findall(text)):
-        return Segment(_plain(text))
+def _parse_segment(text: str) -> Segment:
+    if not any(token[0] in _WILDCARD_CHARS for token in _TOKEN.findall(text)):
+        return Segment(_unescape(text))
     # fnmatch translates every `*` to a group that gives nothing back: matching stays linear.
-    translated = fnmatch.translate("".join(map(_for_fnmatch, _TOKEN.findall(text))))
+    translated = fnmatch.translate("".join(map(_translate_token, _TOKEN.findall(text))))
     return Segment(text, re.compile(translated))
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
-def _for_fnmatch(token: str) -> str:
+def _translate_token(token: str) -> str:
     if token.startswith("[^"):
         return f"[!{token[2:]}"
     if token.startswith("\\") and len(token) == 2:
-        return f"[{token[1]}]" if token[1] in _SPECIAL else token[1]
+        return f"[{token[1]}]" if token[1] in _WILDCARD_CHARS else token[1]
     return token
 
 
-def _expanded(text: str) -> list[str]:
+def _expand_braces(text: str) -> list[str]:
     """Every reading of the `{a,b}` in a pattern; braces without a partner are plain characters."""
     tokens: list[str] = _TOKEN.findall(text)
-    if not _balanced(tokens):
+    if not _has_balanced_braces(tokens):
         return [text]
     # Each open brace has its finished alternatives and the readings of the one being read.
     stack: list[tuple[list[str], list[str]]] = [([], [""])]
@@ -180,7 +184,7 @@ def _expanded(text: str) -> list[str]:
         elif token == "}":
             stack.pop()
             outer_done, outer = stack[-1]
-            stack[-1] = (outer_done, _products(text, outer, [*done, *readings]))
+            stack[-1] = (outer_done, _combine_alternatives(text, outer, [*done, *readings]))
         elif token == "," and len(stack) > 1:
             stack[-1] = ([*done, *readings], [""])
         else:
@@ -188,14 +192,14 @@ def _expanded(text: str) -> list[str]:
     return stack[0][1]
 
 
-def _products(text: str, starts: list[str], ends: list[str]) -> list[str]:
+def _combine_alternatives(text: str, starts: list[str], ends: list[str]) -> list[str]:
     count = len(starts) * len(ends)
-    if count > MOST_ALTERNATIVES or count * len(text) > MOST_CHARACTERS:
-        raise _refused(f"{text!r} has too many alternatives; search in several calls")
+    if count > MAX_ALTERNATIVES or count * len(text) > MAX_EXPANDED_CHARS:
+        raise _build_refusal(f"{text!r} has too many alternatives; search in several calls")
     return [start + end for start in starts for end in ends]
 
 
-def _balanced(tokens: Sequence[str]) -> bool:
+def _has_balanced_braces(tokens: Sequence[str]) -> bool:
     depth = 0
     for token in tokens:
         depth += (token == "{") - (token == "}")
@@ -204,5 +208,5 @@ def _balanced(tokens: Sequence[str]) -> bool:
     return depth == 0
 
 
-def _refused(message: str) -> Refused:
+def _build_refusal(message: str) -> Refused:
     return Refused(RefusedBy.SEMANTIC, message)

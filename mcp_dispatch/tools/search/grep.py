@@ -8,53 +8,64 @@ from pathlib import Path
 
 from anyio import fail_after, to_thread
 
-from mcp_dispatch.fs.safe_open import CannotUse
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import FileError
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     ToolResult,
-    error_result,
-    nothing_hidden,
-    text_result,
+    build_error_result,
+    build_text_result,
+    hide_nothing,
 )
-from mcp_dispatch.processes.child import CannotStart
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.results.locks import keep_young
-from mcp_dispatch.tools.base import BuiltIn, Declaration
+from mcp_dispatch.processes.child import ProcessStartError
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.results.locks import touch_stored_file
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.search import grep_result
-from mcp_dispatch.tools.search.grep_result import Answer, View
-from mcp_dispatch.tools.search.ripgrep import Ending, find_ripgrep, search
-from mcp_dispatch.tools.search.ripgrep_json import CountReader, FileReader, LineReader, Reader
-from mcp_dispatch.tools.search.ripgrep_request import (
-    HEAD_LIMIT,
-    MOST_CONTEXT,
-    Mode,
-    options,
-    request_of,
+from mcp_dispatch.tools.search.grep_result import GrepAnswer, GrepView
+from mcp_dispatch.tools.search.ripgrep import RipgrepExit, find_ripgrep, run_ripgrep
+from mcp_dispatch.tools.search.ripgrep_json import (
+    CountReader,
+    FileReader,
+    LineReader,
+    RipgrepReader,
 )
-from mcp_dispatch.tools.search.root import Place, Sight, entered, place_at, shown_from
+from mcp_dispatch.tools.search.ripgrep_request import (
+    DEFAULT_HEAD_LIMIT,
+    MAX_CONTEXT_LINES,
+    GrepOutputMode,
+    build_options,
+    parse_request,
+)
+from mcp_dispatch.tools.search.root import (
+    SearchFilter,
+    SearchRoot,
+    format_relative_path,
+    open_search_root,
+    resolve_search_root,
+)
 
-SECONDS = 20.0
+SEARCH_SECONDS = 20.0
 RESULT_LIMIT = 20_000
-_PATIENCE = 5.0
-_NAMED_PROBLEMS = 3
+_GRACE_SECONDS = 5.0
+_MAX_LISTED_PROBLEMS = 3
 # ripgrep asks git's own settings which files the user never wants to see.
-_PASSED_ON = ("HOME", "XDG_CONFIG_HOME")
+_PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME")
 
 
-def _lines_around(description: str) -> Json:
+def _build_context_schema(description: str) -> Json:
     return {
         "type": "integer",
         "minimum": 0,
-        "maximum": MOST_CONTEXT,
+        "maximum": MAX_CONTEXT_LINES,
         "description": f"{description}; for output_mode content",
     }
 
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="Grep",
     title="Search in files",
     description=(
@@ -64,7 +75,7 @@ _DECLARATION = Declaration(
         "- output_mode: `files_with_matches` (default) lists the files, the most recently changed"
         " first; `content` shows the lines; `count` tells how many lines match in each file.\n"
         "- Files that .gitignore names are passed over, unless path or glob names them.\n"
-        f"- {HEAD_LIMIT} entries are shown at a time; go on with offset."
+        f"- {DEFAULT_HEAD_LIMIT} entries are shown at a time; go on with offset."
     ),
     properties={
         "pattern": {"type": "string", "description": "The regular expression"},
@@ -83,10 +94,10 @@ _DECLARATION = Declaration(
             "enum": ["content", "files_with_matches", "count"],
             "description": "What to show; files_with_matches if left out",
         },
-        "-A": _lines_around("Lines to show after each match"),
-        "-B": _lines_around("Lines to show before each match"),
-        "-C": _lines_around("Lines to show before and after each match"),
-        "context": _lines_around("The same as -C"),
+        "-A": _build_context_schema("Lines to show after each match"),
+        "-B": _build_context_schema("Lines to show before each match"),
+        "-C": _build_context_schema("Lines to show before and after each match"),
+        "context": _build_context_schema("The same as -C"),
         "-n": {
             "type": "boolean",
             "description": "Show line numbers, as is the default; for output_mode content",
@@ -103,7 +114,7 @@ _DECLARATION = Declaration(
         "head_limit": {
             "type": "integer",
             "minimum": 0,
-            "description": f"How many entries to show; {HEAD_LIMIT} if left out, 0 for all",
+            "description": f"How many entries to show; {DEFAULT_HEAD_LIMIT} if left out, 0 for all",
         },
         "offset": {"type": "integer", "minimum": 0, "description": "How many entries to skip"},
     },
@@ -117,136 +128,148 @@ _DECLARATION = Declaration(
 )
 
 
-class Grep(BuiltIn):
+class GrepTool(BuiltInTool):
     """`ripgrep` is the program to use, found beside us if left out."""
 
     def __init__(
         self,
         workspace: Workspace,
-        children: Children,
+        children: ProcessGroup,
         environ: Mapping[str, str] = os.environ,
         *,
         ripgrep: str | None = None,
-        seconds: float = SECONDS,
+        seconds: float = SEARCH_SECONDS,
     ) -> None:
         super().__init__(_DECLARATION)
         self._workspace = workspace
         self._children = children
         self._search_path = environ.get("PATH", "")
-        self._env = {name: environ[name] for name in _PASSED_ON if name in environ}
-        self._given = ripgrep
+        self._env = {name: environ[name] for name in _PASSED_VARIABLES if name in environ}
+        self._configured_ripgrep = ripgrep
         self._seconds = seconds
 
     @cached_property
     def _ripgrep(self) -> str:
-        return self._given or find_ripgrep(self._search_path)
+        return self._configured_ripgrep or find_ripgrep(self._search_path)
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         """Looks at no file: whether there is one is told only to who may read it."""
-        request_of(arguments)
+        parse_request(arguments)
         named = arguments.get("path") or context.scope.cwd or self._workspace.require()
         path = self._workspace.resolve(str(named), context.scope.cwd)
-        if not context.scope.delivered(str(real_path(path))):
+        if not context.scope.is_delivered(str(to_real_path(path))):
             self._workspace.require()
-        return Checked({**arguments, "path": str(path)})
+        return CheckResult({**arguments, "path": str(path)})
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         path = Path(str(arguments["path"]))
-        if context.scope.delivered(str(path)):
-            keep_young(path)
+        if context.scope.is_delivered(str(path)):
+            touch_stored_file(path)
         try:
-            with fail_after(_PATIENCE):
-                place = await to_thread.run_sync(place_at, path, context, abandon_on_cancel=True)
+            with fail_after(_GRACE_SECONDS):
+                place = await to_thread.run_sync(
+                    resolve_search_root, path, context, abandon_on_cancel=True
+                )
             return await self._search(arguments, place, context)
-        except (CannotUse, CannotStart) as problem:
-            return error_result(str(problem))
+        except (FileError, ProcessStartError) as problem:
+            return build_error_result(str(problem))
         except TimeoutError:
-            return error_result(f"{path} could not be searched: the file system does not answer.")
+            return build_error_result(
+                f"{path} could not be searched: the file system does not answer."
+            )
 
     async def _search(
-        self, arguments: JsonObject, place: Place, context: CallContext
+        self, arguments: JsonObject, root: SearchRoot, context: CallContext
     ) -> ToolResult:
-        request = request_of(arguments)
+        request = parse_request(arguments)
         directory = context.scope.cwd or self._workspace.root
         # Rules were asked about the one file that is searched; our own directory hides the others.
-        kept = place.is_file and context.scope.delivered(str(place.real))
-        hides = nothing_hidden if kept else context.hides
-        sight, view = Sight(place, hides), View(request, place, directory)
-        reader, answer = _reading(view, sight)
+        kept = root.is_file and context.scope.is_delivered(str(root.real))
+        hides = hide_nothing if kept else context.is_hidden
+        sight, view = SearchFilter(root, hides), GrepView(request, root, directory)
+        reader, answer = _select_reader(view, sight)
         with ExitStack() as held:
-            descriptor = await to_thread.run_sync(held.enter_context, entered(place))
-            ending = await search(
+            descriptor = await to_thread.run_sync(held.enter_context, open_search_root(root))
+            ending = await run_ripgrep(
                 self._children,
-                [self._ripgrep, *options(request, place, directory)],
-                _directory_of(descriptor, place),
+                [self._ripgrep, *build_options(request, root, directory)],
+                _resolve_directory(descriptor, root),
                 self._env,
                 reader,
                 self._seconds,
             )
-        return await to_thread.run_sync(partial(self._result, reader, answer, ending, view, sight))
+        return await to_thread.run_sync(
+            partial(self._build_result, reader, answer, ending, view, sight)
+        )
 
-    def _result(
+    def _build_result(
         self,
-        reader: Reader,
-        answer: Callable[[], Answer],
-        ending: Ending,
-        view: View,
-        sight: Sight,
+        reader: RipgrepReader,
+        build_answer: Callable[[], GrepAnswer],
+        ripgrep_exit: RipgrepExit,
+        view: GrepView,
+        search_filter: SearchFilter,
     ) -> ToolResult:
-        said = self._trouble(ending, view, sight)
-        if said and not reader.found:
-            return error_result("\n".join(said))
-        found = answer()
-        overflow = _overflow(reader)
+        said = self._describe_problems(ripgrep_exit, view, search_filter)
+        if said and not reader.has_results:
+            return build_error_result("\n".join(said))
+        found = build_answer()
+        overflow = _describe_overflow(reader)
         notes = [*found.notes, *overflow, *(f"({one})" for one in said)]
-        response = {**found.response, "timedOut": True} if ending.late else found.response
+        response = (
+            {**found.response, "timedOut": True} if ripgrep_exit.timed_out else found.response
+        )
         text = "\n\n".join([found.text, *(["\n".join(notes)] if notes else [])])
-        return text_result(text, response=response)
+        return build_text_result(text, response=response)
 
-    def _trouble(self, ending: Ending, view: View, sight: Sight) -> list[str]:
+    def _describe_problems(
+        self, ripgrep_exit: RipgrepExit, view: GrepView, search_filter: SearchFilter
+    ) -> list[str]:
         """What kept the search from being complete, each in one sentence."""
         said: list[str] = []
-        if ending.failure:
-            said.append(f"ripgrep failed: {ending.failure}")
-        if ending.late:
+        if ripgrep_exit.failure:
+            said.append(f"ripgrep failed: {ripgrep_exit.failure}")
+        if ripgrep_exit.timed_out:
             said.append(
                 f"The search was stopped after {self._seconds:g} seconds and is not complete."
                 " Give a narrower path, glob or type."
             )
-        problems = ending.problems(sight)
+        problems = ripgrep_exit.list_problems(search_filter)
         if problems:
             some = ", ".join(
-                f"{shown_from(view.directory, view.place.named(one.relative))}: {one.reason}"
-                for one in problems[:_NAMED_PROBLEMS]
+                f"{format_relative_path(view.directory, view.root.to_given_path(one.relative))}: {one.reason}"
+                for one in problems[:_MAX_LISTED_PROBLEMS]
             )
-            rest = len(problems) - _NAMED_PROBLEMS
+            rest = len(problems) - _MAX_LISTED_PROBLEMS
             said.append(
                 f"Could not be searched: {some}" + (f", and {rest} more" if rest > 0 else "")
             )
         return said
 
 
-def _reading(view: View, sight: Sight) -> tuple[Reader, Callable[[], Answer]]:
+def _select_reader(
+    view: GrepView, search_filter: SearchFilter
+) -> tuple[RipgrepReader, Callable[[], GrepAnswer]]:
     """What reads ripgrep's output in that mode, and what tells of it afterwards."""
     match view.request.mode:
-        case Mode.FILES:
-            names = FileReader(sight)
-            return names, lambda: grep_result.files(view, names)
-        case Mode.COUNT:
-            counts = CountReader(sight)
-            return counts, lambda: grep_result.counts(view, counts)
-        case Mode.CONTENT:
-            lines = LineReader(sight, view.request)
-            return lines, lambda: grep_result.content(view, lines)
+        case GrepOutputMode.FILES:
+            names = FileReader(search_filter)
+            return names, lambda: grep_result.render_files(view, names)
+        case GrepOutputMode.COUNT:
+            counts = CountReader(search_filter)
+            return counts, lambda: grep_result.render_counts(view, counts)
+        case GrepOutputMode.CONTENT:
+            lines = LineReader(search_filter, view.request)
+            return lines, lambda: grep_result.render_content(view, lines)
 
 
-def _overflow(reader: Reader) -> list[str]:
-    if not reader.full or isinstance(reader, LineReader):
+def _describe_overflow(reader: RipgrepReader) -> list[str]:
+    if not reader.is_full or isinstance(reader, LineReader):
         return []
     return ["(The search was ended here: too many files match. Narrow it.)"]
 
 
-def _directory_of(descriptor: int, place: Place) -> Path:
+def _resolve_directory(descriptor: int, root: SearchRoot) -> Path:
     """The open directory itself where the system can name it: nobody can swap that."""
     ours = Path(f"/proc/self/fd/{descriptor}")
-    return ours if ours.is_dir() else place.directory
+    return ours if ours.is_dir() else root.directory

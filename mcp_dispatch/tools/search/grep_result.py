@@ -6,20 +6,20 @@ from pathlib import Path
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.tools.search.ripgrep_json import (
-    MOST_CHARACTERS,
+    MAX_PAGE_CHARS,
     CountReader,
     FileReader,
-    Line,
+    GrepLine,
     LineReader,
 )
-from mcp_dispatch.tools.search.ripgrep_request import Request
-from mcp_dispatch.tools.search.root import Place, shown_from
+from mcp_dispatch.tools.search.ripgrep_request import GrepRequest
+from mcp_dispatch.tools.search.root import SearchRoot, format_relative_path
 
-PAST_THE_END = "No entries at this offset"
+OFFSET_PAST_END = "No entries at this offset"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GrepAnswer:
     """`text` with what to say after it, and the structured form of both."""
 
     text: str
@@ -28,61 +28,63 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class GrepView:
     """Who looks at what: names are shown as seen from `directory`."""
 
-    request: Request
-    place: Place
+    request: GrepRequest
+    root: SearchRoot
     directory: Path | None
 
-    def name(self, relative: str) -> str:
-        return shown_from(self.directory, self.place.named(relative))
+    def format_name(self, relative: str) -> str:
+        return format_relative_path(self.directory, self.root.to_given_path(relative))
 
-    def page(self, names: Sequence[str]) -> slice:
+    def select_page(self, names: Sequence[str]) -> slice:
         """From the offset on, as many as were asked for and as one answer may hold."""
         start, limit = self.request.offset, self.request.limit
         stop, characters = min(start, len(names)), 0
         while stop < len(names) and (limit is None or stop - start < limit):
             characters += len(names[stop])
-            if characters > MOST_CHARACTERS:
+            if characters > MAX_PAGE_CHARS:
                 break
             stop += 1
         return slice(start, stop)
 
-    def paging(self, *, more: bool) -> JsonObject:
+    def build_paging(self, *, has_more: bool) -> JsonObject:
         """Only what had an effect."""
         applied: JsonObject = {}
-        if more and self.request.limit is not None:
+        if has_more and self.request.limit is not None:
             applied["appliedLimit"] = self.request.limit
         if self.request.offset:
             applied["appliedOffset"] = self.request.offset
         return applied
 
 
-def files(view: View, reader: FileReader) -> Answer:
+def render_files(view: GrepView, reader: FileReader) -> GrepAnswer:
     hits = [hit.relative for hit in sorted(reader.hits)]
-    page, total = view.page(hits), len(hits)
-    names = [view.name(relative) for relative in hits[page]]
+    page, total = view.select_page(hits), len(hits)
+    names = [view.format_name(relative) for relative in hits[page]]
     response: JsonObject = {
         "mode": view.request.mode.value,
         "numFiles": len(names),
         "filenames": [*names],
         "totalFiles": total,
-        **view.paging(more=page.stop < total),
+        **view.build_paging(has_more=page.stop < total),
     }
     if not total:
-        return Answer("No files found", (), response)
+        return GrepAnswer("No files found", (), response)
     if not names:
-        return Answer(PAST_THE_END, (), response)
-    head = f"Found {_files(total)}{_shown(page, total)}"
-    return Answer("\n".join([head, *names]), _onward(page.stop, page.stop < total), response)
+        return GrepAnswer(OFFSET_PAST_END, (), response)
+    head = f"Found {_format_file_count(total)}{_describe_range(page, total)}"
+    return GrepAnswer(
+        "\n".join([head, *names]), _suggest_next_page(page.stop, page.stop < total), response
+    )
 
 
-def counts(view: View, reader: CountReader) -> Answer:
+def render_counts(view: GrepView, reader: CountReader) -> GrepAnswer:
     every = sorted(reader.counts)
-    page, total = view.page([file.relative for file in every]), len(every)
+    page, total = view.select_page([file.relative for file in every]), len(every)
     shown = every[page]
-    names = [view.name(file.relative) for file in shown]
+    names = [view.format_name(file.relative) for file in shown]
     content = "\n".join(f"{name}:{file.matches}" for name, file in zip(names, shown, strict=True))
     response: JsonObject = {
         "mode": view.request.mode.value,
@@ -91,56 +93,58 @@ def counts(view: View, reader: CountReader) -> Answer:
         "content": content,
         "numMatches": reader.total,
         "totalFiles": total,
-        **view.paging(more=page.stop < total),
+        **view.build_paging(has_more=page.stop < total),
     }
     if not total:
-        return Answer("No matches found", (), response)
+        return GrepAnswer("No matches found", (), response)
     if not names:
-        return Answer(PAST_THE_END, (), response)
+        return GrepAnswer(OFFSET_PAST_END, (), response)
     matches = f"{reader.total:,} {'match' if reader.total == 1 else 'matches'}"
-    tail = f"Found {matches} in {_files(total)}{_shown(page, total)}"
-    return Answer(f"{content}\n\n{tail}", _onward(page.stop, page.stop < total), response)
+    tail = f"Found {matches} in {_format_file_count(total)}{_describe_range(page, total)}"
+    return GrepAnswer(
+        f"{content}\n\n{tail}", _suggest_next_page(page.stop, page.stop < total), response
+    )
 
 
-def content(view: View, reader: LineReader) -> Answer:
-    names = list(dict.fromkeys(view.name(line.relative) for line in reader.lines))
-    text = "\n".join(_rendered(view, reader.lines))
+def render_content(view: GrepView, reader: LineReader) -> GrepAnswer:
+    names = list(dict.fromkeys(view.format_name(line.relative) for line in reader.lines))
+    text = "\n".join(_render_lines(view, reader.lines))
     response: JsonObject = {
         "mode": view.request.mode.value,
         "numFiles": len(names),
         "filenames": [*names],
         "content": text,
         "numLines": len(reader.lines),
-        **view.paging(more=reader.more),
+        **view.build_paging(has_more=reader.has_more),
     }
-    if not reader.more:
+    if not reader.has_more:
         response["totalLines"] = reader.total
-    if reader.binary and view.place.is_file and reader.found:
-        names = [view.name("")]
+    if reader.is_binary and view.root.is_file and reader.has_results:
+        names = [view.format_name("")]
         matches: JsonObject = {"content": "", "numLines": 0, "numFiles": 1, "filenames": [*names]}
-        return Answer(f"Binary file {names[0]} matches", (), {**response, **matches})
+        return GrepAnswer(f"Binary file {names[0]} matches", (), {**response, **matches})
     if not reader.total:
-        return Answer("No matches found", (), response)
+        return GrepAnswer("No matches found", (), response)
     if not reader.lines:
-        return Answer(PAST_THE_END, (), response)
+        return GrepAnswer(OFFSET_PAST_END, (), response)
     end = view.request.offset + len(reader.lines)
-    return Answer(text, _onward(end, reader.more), response)
+    return GrepAnswer(text, _suggest_next_page(end, reader.has_more), response)
 
 
-def _rendered(view: View, lines: list[Line]) -> Iterator[str]:
-    previous: Line | None = None
+def _render_lines(view: GrepView, lines: list[GrepLine]) -> Iterator[str]:
+    previous: GrepLine | None = None
     for line in lines:
-        if view.request.has_context and previous is not None and not _follows(previous, line):
+        if view.request.has_context and previous is not None and not _is_next_line(previous, line):
             yield "--"
-        mark = ":" if line.matches else "-"
+        mark = ":" if line.is_match else "-"
         # A file that was named needs no name before each of its lines.
-        name = "" if view.place.is_file else f"{view.name(line.relative)}{mark}"
-        number = f"{line.number}{mark}" if view.request.numbered and line.number else ""
+        name = "" if view.root.is_file else f"{view.format_name(line.relative)}{mark}"
+        number = f"{line.number}{mark}" if view.request.line_numbers and line.number else ""
         yield f"{name}{number}{line.text}"
         previous = line
 
 
-def _follows(previous: Line, line: Line) -> bool:
+def _is_next_line(previous: GrepLine, line: GrepLine) -> bool:
     return (
         previous.relative == line.relative
         and previous.number is not None
@@ -148,14 +152,14 @@ def _follows(previous: Line, line: Line) -> bool:
     )
 
 
-def _files(count: int) -> str:
+def _format_file_count(count: int) -> str:
     return f"{count:,} {'file' if count == 1 else 'files'}"
 
 
-def _shown(page: slice, total: int) -> str:
+def _describe_range(page: slice, total: int) -> str:
     whole = page.start == 0 and page.stop == total
     return "" if whole else f", of which {page.start + 1}-{page.stop} are shown"
 
 
-def _onward(end: int, more: bool) -> tuple[str, ...]:
-    return (f"(There is more: go on with offset {end}, or narrow the search.)",) if more else ()
+def _suggest_next_page(end: int, has_more: bool) -> tuple[str, ...]:
+    return (f"(There is more: go on with offset {end}, or narrow the search.)",) if has_more else ()

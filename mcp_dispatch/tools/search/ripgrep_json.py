@@ -9,22 +9,22 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from mcp_dispatch.tools.search.ripgrep_request import Request
-from mcp_dispatch.tools.search.root import Sight
+from mcp_dispatch.tools.search.ripgrep_request import GrepRequest
+from mcp_dispatch.tools.search.root import SearchFilter
 
-MOST_FILES = 200_000
+MAX_FILES = 200_000
 """Files that are kept to be sorted; a search that finds more is ended."""
 
-_COUNTED = re.compile(rb"([^\0]*)\0(\d+)\n")
+_COUNT_RECORD = re.compile(rb"([^\0]*)\0(\d+)\n")
 
 
-class Reader(Protocol):
+class RipgrepReader(Protocol):
     """`full` once nothing more is wanted of ripgrep; `found` tells if there is anything to show."""
 
     @property
-    def full(self) -> bool: ...
+    def is_full(self) -> bool: ...
     @property
-    def found(self) -> bool: ...
+    def has_results(self) -> bool: ...
     def feed(self, chunk: bytes) -> None: ...
 
 
@@ -43,25 +43,25 @@ class FileCount(NamedTuple):
 class FileReader:
     """For `--files-with-matches --null`: names, each ended by a NUL."""
 
-    def __init__(self, sight: Sight, most: int = MOST_FILES) -> None:
-        self._sight = sight
-        self._most = most
-        self._rest = b""
+    def __init__(self, search_filter: SearchFilter, max_files: int = MAX_FILES) -> None:
+        self._search_filter = search_filter
+        self._max_files = max_files
+        self._buffer = b""
         self.hits: list[FileHit] = []
 
     @property
-    def full(self) -> bool:
-        return len(self.hits) >= self._most
+    def is_full(self) -> bool:
+        return len(self.hits) >= self._max_files
 
     @property
-    def found(self) -> bool:
+    def has_results(self) -> bool:
         return bool(self.hits)
 
     def feed(self, chunk: bytes) -> None:
-        *names, self._rest = (self._rest + chunk).split(b"\0")
+        *names, self._buffer = (self._buffer + chunk).split(b"\0")
         for name in names:
-            relative = relative_name(name)
-            status = None if self.full else self._sight.status(relative)
+            relative = decode_relative_name(name)
+            status = None if self.is_full else self._search_filter.stat_file(relative)
             if status is not None:
                 self.hits.append(FileHit(-status.st_mtime_ns, relative))
 
@@ -69,18 +69,18 @@ class FileReader:
 class CountReader:
     """For `--count --null`: a name, a NUL, a number, a line feed. A name may hold line feeds."""
 
-    def __init__(self, sight: Sight, most: int = MOST_FILES) -> None:
-        self._sight = sight
-        self._most = most
-        self._rest = b""
+    def __init__(self, search_filter: SearchFilter, max_files: int = MAX_FILES) -> None:
+        self._search_filter = search_filter
+        self._max_files = max_files
+        self._buffer = b""
         self.counts: list[FileCount] = []
 
     @property
-    def full(self) -> bool:
-        return len(self.counts) >= self._most
+    def is_full(self) -> bool:
+        return len(self.counts) >= self._max_files
 
     @property
-    def found(self) -> bool:
+    def has_results(self) -> bool:
         return bool(self.counts)
 
     @property
@@ -88,49 +88,49 @@ class CountReader:
         return sum(file.matches for file in self.counts)
 
     def feed(self, chunk: bytes) -> None:
-        self._rest += chunk
+        self._buffer += chunk
         end = 0
-        for record in _COUNTED.finditer(self._rest):
-            self._keep(relative_name(record[1]), int(record[2]))
+        for record in _COUNT_RECORD.finditer(self._buffer):
+            self._add_count(decode_relative_name(record[1]), int(record[2]))
             end = record.end()
-        self._rest = self._rest[end:]
+        self._buffer = self._buffer[end:]
 
-    def _keep(self, relative: str, count: int) -> None:
-        if not self.full and self._sight.status(relative) is not None:
+    def _add_count(self, relative: str, count: int) -> None:
+        if not self.is_full and self._search_filter.stat_file(relative) is not None:
             self.counts.append(FileCount(relative, count))
 
 
-def relative_name(name: bytes) -> str:
+def decode_relative_name(name: bytes) -> str:
     return os.fsdecode(name.removeprefix(b"./"))
 
 
-WIDTH = 500
-MOST_CHARACTERS = 2_000_000
+MAX_LINE_CHARS = 500
+MAX_PAGE_CHARS = 2_000_000
 """Of one answer; over it the rest is on the next page."""
-LARGEST_RECORD = 8 * 1024 * 1024
-_BEFORE_MATCH = 100
-_LARGE_HEAD = re.compile(
+MAX_RECORD_BYTES = 8 * 1024 * 1024
+_CHARS_BEFORE_MATCH = 100
+_LARGE_RECORD_HEAD = re.compile(
     rb'\{"type":"(?:match|context)","data":\{"path":(\{"(?:text|bytes)":"(?:[^"\\]|\\.)*"\})'
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GrepLine:
     """`number` is None for a line too long to be read to its end."""
 
     relative: str
     number: int | None
     text: str
-    matches: bool
+    is_match: bool
 
 
-class _Text(msgspec.Struct):
+class _RipgrepText(msgspec.Struct):
     """Text, or base64 where it is not valid UTF-8."""
 
     text: str | None = None
     bytes: str | None = None
 
-    def raw(self) -> "bytes":
+    def to_bytes(self) -> "bytes":
         if self.text is not None:
             return self.text.encode("utf-8")
         return base64.b64decode(self.bytes or "")
@@ -141,9 +141,9 @@ class _Submatch(msgspec.Struct):
     end: int
 
 
-class _Found(msgspec.Struct):
-    path: _Text | None = None
-    lines: _Text | None = None
+class _RecordData(msgspec.Struct):
+    path: _RipgrepText | None = None
+    lines: _RipgrepText | None = None
     line_number: int | None = None
     binary_offset: int | None = None
     submatches: list[_Submatch] = []
@@ -151,7 +151,7 @@ class _Found(msgspec.Struct):
 
 class _Record(msgspec.Struct):
     type: str
-    data: _Found
+    data: _RecordData
 
 
 class LineReader:
@@ -159,133 +159,141 @@ class LineReader:
 
     def __init__(
         self,
-        sight: Sight,
-        request: Request,
+        search_filter: SearchFilter,
+        request: GrepRequest,
         *,
-        most_characters: int = MOST_CHARACTERS,
-        largest_record: int = LARGEST_RECORD,
+        max_chars: int = MAX_PAGE_CHARS,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
-        self._sight = sight
+        self._search_filter = search_filter
         self._request = request
-        self._most_characters = most_characters
-        self._largest_record = largest_record
+        self._max_chars = max_chars
+        self._max_record_bytes = max_record_bytes
         self._decoder = msgspec.json.Decoder(_Record)
-        self._rest = bytearray()
-        self._too_large = False
-        self._current: tuple[str, bool] | None = None
+        self._buffer = bytearray()
+        self._is_too_large = False
+        self._current_file: tuple[str, bool] | None = None
         self._characters = 0
-        self.lines: list[Line] = []
+        self.lines: list[GrepLine] = []
         self.total = 0
-        self.more = False
-        self.binary = False
+        self.has_more = False
+        self.is_binary = False
 
     @property
-    def full(self) -> bool:
-        return self.more
+    def is_full(self) -> bool:
+        return self.has_more
 
     @property
-    def found(self) -> bool:
+    def has_results(self) -> bool:
         return self.total > 0
 
     def feed(self, chunk: bytes) -> None:
         *ended, begun = chunk.split(b"\n")
         for piece in ended:
-            self._grow(piece)
-            self._end_record()
-        self._grow(begun)
+            self._append_piece(piece)
+            self._finish_record()
+        self._append_piece(begun)
 
-    def _grow(self, piece: bytes) -> None:
-        space = self._largest_record - len(self._rest)
-        self._too_large = self._too_large or len(piece) > space
-        self._rest += piece[:space]
+    def _append_piece(self, piece: bytes) -> None:
+        space = self._max_record_bytes - len(self._buffer)
+        self._is_too_large = self._is_too_large or len(piece) > space
+        self._buffer += piece[:space]
 
-    def _end_record(self) -> None:
-        record, too_large = bytes(self._rest), self._too_large
-        self._rest, self._too_large = bytearray(), False
-        if self.full:
+    def _finish_record(self) -> None:
+        record, too_large = bytes(self._buffer), self._is_too_large
+        self._buffer, self._is_too_large = bytearray(), False
+        if self.is_full:
             return
         if too_large:
-            self._take_large(record)
+            self._add_large_line(record)
             return
         found = self._decoder.decode(record)
         if found.type in ("match", "context"):
-            self._take(found.data, matches=found.type == "match")
+            self._add_record(found.data, is_match=found.type == "match")
         elif found.type == "end" and found.data.binary_offset is not None:
-            self.binary = True
+            self.is_binary = True
 
-    def _take(self, found: _Found, *, matches: bool) -> None:
-        relative = relative_name(_raw(found.path))
-        if not self._shows(relative):
+    def _add_record(self, data: _RecordData, *, is_match: bool) -> None:
+        relative = decode_relative_name(_decode_raw(data.path))
+        if not self._is_visible(relative):
             return
-        only = matches and self._request.only_matching
-        for number, text in _matches_alone(found) if only else _whole_lines(found):
-            self._keep(Line(relative, number, text, matches))
+        only = is_match and self._request.only_matching
+        for number, text in _iter_matches(data) if only else _iter_lines(data):
+            self._add_line(GrepLine(relative, number, text, is_match))
 
-    def _take_large(self, record: bytes) -> None:
+    def _add_large_line(self, record: bytes) -> None:
         """The number of such a line comes after it, where we do not read."""
-        head = _LARGE_HEAD.match(record)
+        head = _LARGE_RECORD_HEAD.match(record)
         if head is None:
             return
-        relative = relative_name(msgspec.json.decode(head[1], type=_Text).raw())
-        if self._shows(relative):
-            size = self._largest_record
-            self._keep(Line(relative, None, f"[a line of more than {size:,} bytes]", matches=True))
+        relative = decode_relative_name(msgspec.json.decode(head[1], type=_RipgrepText).to_bytes())
+        if self._is_visible(relative):
+            size = self._max_record_bytes
+            self._add_line(
+                GrepLine(relative, None, f"[a line of more than {size:,} bytes]", is_match=True)
+            )
 
-    def _keep(self, line: Line) -> None:
+    def _add_line(self, line: GrepLine) -> None:
         self.total += 1
         if self.total <= self._request.offset:
             return
         limit = self._request.limit
         page_is_full = limit is not None and len(self.lines) >= limit
-        if self.more or page_is_full or self._characters > self._most_characters:
-            self.more = True
+        if self.has_more or page_is_full or self._characters > self._max_chars:
+            self.has_more = True
             return
         self._characters += len(line.text) + len(line.relative)
         self.lines.append(line)
 
-    def _shows(self, relative: str) -> bool:
+    def _is_visible(self, relative: str) -> bool:
         """Asked once per file: its records come together."""
-        if self._current is None or self._current[0] != relative:
-            self._current = (relative, self._sight.status(relative) is not None)
-        return self._current[1]
+        if self._current_file is None or self._current_file[0] != relative:
+            self._current_file = (relative, self._search_filter.stat_file(relative) is not None)
+        return self._current_file[1]
 
 
-def _raw(text: _Text | None) -> bytes:
-    return b"" if text is None else text.raw()
+def _decode_raw(text: _RipgrepText | None) -> bytes:
+    return b"" if text is None else text.to_bytes()
 
 
-def _whole_lines(found: _Found) -> Iterator[tuple[int | None, str]]:
+def _iter_lines(data: _RecordData) -> Iterator[tuple[int | None, str]]:
     """One, or all that a match over several lines touches."""
-    raw = _raw(found.lines)
-    first = found.submatches[0].start if found.submatches else 0
+    raw = _decode_raw(data.lines)
+    first = data.submatches[0].start if data.submatches else 0
     start = 0
     for index, line in enumerate(raw.removesuffix(b"\n").split(b"\n")):
-        yield _number(found, index), _cut(line, max(0, first - start))
+        yield _compute_line_number(data, index), _truncate_line(line, max(0, first - start))
         start += len(line) + 1
 
 
-def _matches_alone(found: _Found) -> Iterator[tuple[int | None, str]]:
-    raw = _raw(found.lines)
-    for submatch in found.submatches:
+def _iter_matches(data: _RecordData) -> Iterator[tuple[int | None, str]]:
+    raw = _decode_raw(data.lines)
+    for submatch in data.submatches:
         above = raw.count(b"\n", 0, submatch.start)
         text = raw[submatch.start : submatch.end].removesuffix(b"\n")
         for index, line in enumerate(text.split(b"\n")):
-            yield _number(found, above + index), _cut(line, 0)
+            yield _compute_line_number(data, above + index), _truncate_line(line, 0)
 
 
-def _number(found: _Found, index: int) -> int | None:
-    return None if found.line_number is None else found.line_number + index
+def _compute_line_number(data: _RecordData, index: int) -> int | None:
+    return None if data.line_number is None else data.line_number + index
 
 
-def _cut(line: bytes, match: int) -> str:
+def _truncate_line(line: bytes, match_start: int) -> str:
     """At most `WIDTH` characters, with the match, which begins at that byte, among them."""
     text = line.removesuffix(b"\r").decode("utf-8", "replace")
-    if len(text) <= WIDTH:
+    if len(text) <= MAX_LINE_CHARS:
         return text
-    at = len(line[:match].decode("utf-8", "replace"))
-    start = 0 if at <= WIDTH - _BEFORE_MATCH else min(at, len(text)) - _BEFORE_MATCH
+    at = len(line[:match_start].decode("utf-8", "replace"))
+    start = (
+        0
+        if at <= MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
+        else min(at, len(text)) - _CHARS_BEFORE_MATCH
+    )
     before = f"[{start} characters] … " if start else ""
-    left = len(text) - start - WIDTH
+    left = len(text) - start - MAX_LINE_CHARS
     return (
-        before + text[start : start + WIDTH] + (f" … [{left} more characters]" if left > 0 else "")
+        before
+        + text[start : start + MAX_LINE_CHARS]
+        + (f" … [{left} more characters]" if left > 0 else "")
     )

@@ -5,17 +5,17 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mcp_dispatch.tools.search.gitignore import Ignored
-from mcp_dispatch.tools.search.glob_pattern import Level, Pattern, Positions
-from mcp_dispatch.tools.search.root import Sight, below
+from mcp_dispatch.tools.search.gitignore import GitignoreStack
+from mcp_dispatch.tools.search.glob_pattern import GlobPattern, PatternLevel, Positions
+from mcp_dispatch.tools.search.root import SearchFilter, open_directory
 
-DEEPEST = 200
+MAX_DEPTH = 200
 """Directories that are open at the same time; what lies deeper counts as unreadable."""
-_SPARE = 10_000
+_SORT_SLACK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkResult:
     """`newest` files first, as names from the start; `total` is how many there were."""
 
     newest: tuple[str, ...]
@@ -24,114 +24,120 @@ class Found:
     complete: bool
 
 
-class Walk:
+class DirectoryWalk:
     """`ignored` is None where .gitignore files do not count. Blocks; `expired` ends it early."""
 
     def __init__(
         self,
-        pattern: Pattern,
-        sight: Sight,
+        pattern: GlobPattern,
+        search_filter: SearchFilter,
         limit: int,
-        expired: Callable[[], bool],
+        is_expired: Callable[[], bool],
         *,
-        hidden: bool = True,
-        ignored: Ignored | None = None,
+        include_hidden: bool = True,
+        gitignore: GitignoreStack | None = None,
     ) -> None:
         self._pattern = pattern
-        self._sight = sight
+        self._search_filter = search_filter
         self._limit = limit
-        self._expired = expired
-        self._hidden = hidden
-        self._ignored = ignored
-        self._levels: dict[Positions, Level] = {}
-        self._hits: list[tuple[int, str]] = []
+        self._is_expired = is_expired
+        self._include_hidden = include_hidden
+        self._gitignore = gitignore
+        self._levels: dict[Positions, PatternLevel] = {}
+        self._files: list[tuple[int, str]] = []
         self._total = 0
         self._unreadable = 0
-        self._complete = True
+        self._is_complete = True
 
-    def run(self, descriptor: int) -> Found:
-        self._directory(descriptor, "", 0, self._pattern.start(), self._ignored)
-        self._forget_old()
-        newest = tuple(name for _, name in self._hits)
-        return Found(newest, self._total, self._unreadable, self._complete)
+    def run(self, descriptor: int) -> WalkResult:
+        self._walk_directory(
+            descriptor, "", 0, self._pattern.find_start_positions(), self._gitignore
+        )
+        self._drop_oldest()
+        newest = tuple(name for _, name in self._files)
+        return WalkResult(newest, self._total, self._unreadable, self._is_complete)
 
-    def _directory(
+    def _walk_directory(
         self,
         descriptor: int,
         prefix: str,
         depth: int,
         positions: Positions,
-        ignored: Ignored | None,
+        gitignore: GitignoreStack | None,
     ) -> None:
-        inner = None if ignored is None else ignored.below(descriptor, depth)
+        inner = None if gitignore is None else gitignore.enter_directory(descriptor, depth)
         try:
-            onward = self._listed(descriptor, prefix, self._level(positions), inner)
+            onward = self._scan_entries(descriptor, prefix, self._get_level(positions), inner)
         except OSError:
             self._unreadable += 1
             return
         for name, further in onward:
-            self._descend(descriptor, prefix, name, depth, further, inner)
+            self._walk_subdirectory(descriptor, prefix, name, depth, further, inner)
 
-    def _listed(
-        self, descriptor: int, prefix: str, level: Level, ignored: Ignored | None
+    def _scan_entries(
+        self, descriptor: int, prefix: str, level: PatternLevel, gitignore: GitignoreStack | None
     ) -> list[tuple[str, Positions]]:
         """Notes the files and gives the directories that may hold more."""
         onward: list[tuple[str, Positions]] = []
         with os.scandir(descriptor) as entries:
             for entry in entries:
-                if self._expired():
-                    self._complete = False
+                if self._is_expired():
+                    self._is_complete = False
                     return []
                 is_directory = entry.is_dir(follow_symlinks=False)
-                if self._left_out(prefix + entry.name, entry.name, is_directory, ignored):
+                if self._is_excluded(prefix + entry.name, entry.name, is_directory, gitignore):
                     continue
-                if not is_directory and level.takes(entry.name):
-                    self._note(descriptor, prefix, entry)
-                elif is_directory and (further := self._onward(prefix, entry.name, level)):
+                if not is_directory and level.matches(entry.name):
+                    self._record_file(descriptor, prefix, entry)
+                elif is_directory and (further := self._enter_pattern(prefix, entry.name, level)):
                     onward.append((entry.name, further))
         return onward
 
-    def _onward(self, prefix: str, name: str, level: Level) -> Positions:
-        further = level.below(name)
-        return further if further and self._sight.enters(prefix + name) else frozenset()
+    def _enter_pattern(self, prefix: str, name: str, level: PatternLevel) -> Positions:
+        further = level.enter_directory(name)
+        return further if further and self._search_filter.can_enter(prefix + name) else frozenset()
 
-    def _left_out(
-        self, relative: str, name: str, is_directory: bool, ignored: Ignored | None
+    def _is_excluded(
+        self, relative: str, name: str, is_directory: bool, gitignore: GitignoreStack | None
     ) -> bool:
-        if not self._hidden and name.startswith("."):
+        if not self._include_hidden and name.startswith("."):
             return True
-        return ignored is not None and ignored.covers(relative, is_directory=is_directory)
+        return gitignore is not None and gitignore.covers(relative, is_directory=is_directory)
 
-    def _descend(
+    def _walk_subdirectory(
         self,
         descriptor: int,
         prefix: str,
         name: str,
         depth: int,
         positions: Positions,
-        ignored: Ignored | None,
+        gitignore: GitignoreStack | None,
     ) -> None:
-        if not self._complete:
+        if not self._is_complete:
             return
-        if depth == DEEPEST:
+        if depth == MAX_DEPTH:
             self._unreadable += 1
             return
         try:
-            inner = below(descriptor, name)
+            inner = open_directory(descriptor, name)
         except FileNotFoundError:
             return
         except OSError:
             self._unreadable += 1
             return
         try:
-            self._directory(inner, f"{prefix}{name}/", depth + 1, positions, ignored)
+            self._walk_directory(inner, f"{prefix}{name}/", depth + 1, positions, gitignore)
         finally:
             os.close(inner)
 
-    def _note(self, descriptor: int, prefix: str, entry: os.DirEntry[str]) -> None:
+    def _record_file(self, descriptor: int, prefix: str, entry: os.DirEntry[str]) -> None:
         relative = prefix + entry.name
         link = entry.is_symlink()
-        if not (self._sight.shows_link(relative) if link else self._sight.shows(relative)):
+        if not (
+            self._search_filter.is_link_visible(relative)
+            if link
+            else self._search_filter.is_visible(relative)
+        ):
             return
         try:
             status = os.stat(entry.name, dir_fd=descriptor, follow_symlinks=link)
@@ -140,15 +146,15 @@ class Walk:
         if not stat.S_ISREG(status.st_mode):
             return
         self._total += 1
-        self._hits.append((-status.st_mtime_ns, relative))
-        if len(self._hits) > self._limit + _SPARE:
-            self._forget_old()
+        self._files.append((-status.st_mtime_ns, relative))
+        if len(self._files) > self._limit + _SORT_SLACK:
+            self._drop_oldest()
 
-    def _forget_old(self) -> None:
-        self._hits.sort()
-        del self._hits[self._limit :]
+    def _drop_oldest(self) -> None:
+        self._files.sort()
+        del self._files[self._limit :]
 
-    def _level(self, positions: Positions) -> Level:
+    def _get_level(self, positions: Positions) -> PatternLevel:
         if positions not in self._levels:
-            self._levels[positions] = Level(self._pattern, positions)
+            self._levels[positions] = PatternLevel(self._pattern, positions)
         return self._levels[positions]

@@ -8,46 +8,46 @@ from subprocess import PIPE
 import anyio
 
 import mcp_dispatch.web
-from mcp_dispatch.processes.child import CannotStart, Child
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.processes.environment import baseline
+from mcp_dispatch.processes.child import ChildProcess, ProcessStartError
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.processes.environment import select_baseline
 
-LONGEST = 20_000_000
+MAX_MARKDOWN_BYTES = 20_000_000
 """Bytes of Markdown; what is longer is made of repetitions."""
 
-_PROGRAM = Path(mcp_dispatch.web.__file__).with_name("markdown_worker.py")
-_AT_ONCE = 2
+_WORKER_SCRIPT = Path(mcp_dispatch.web.__file__).with_name("markdown_worker.py")
+_MAX_CONCURRENT = 2
 
 
-class Converter:
+class MarkdownConverter:
     """Runs few conversions at once: each may take a processor and much memory."""
 
-    def __init__(self, children: Children, environ: Mapping[str, str], seconds: float) -> None:
+    def __init__(self, children: ProcessGroup, environ: Mapping[str, str], seconds: float) -> None:
         self._children = children
-        self._environ = baseline(environ)
+        self._environ = select_baseline(environ)
         self._seconds = seconds
-        self._turn = anyio.Semaphore(_AT_ONCE)
+        self._slots = anyio.Semaphore(_MAX_CONCURRENT)
 
-    async def markdown(self, html: str, base: str) -> str | None:
+    async def convert(self, html: str, base_url: str) -> str | None:
         """None where it takes too long, too much memory, or fails. `base` is the page's URL."""
-        async with self._turn:
+        async with self._slots:
             try:
                 child = await self._children.spawn(
-                    [sys.executable, "-I", str(_PROGRAM), base],
-                    cwd=_PROGRAM.parent,
+                    [sys.executable, "-I", str(_WORKER_SCRIPT), base_url],
+                    cwd=_WORKER_SCRIPT.parent,
                     env=self._environ,
                     stdin=PIPE,
                     stdout=PIPE,
                 )
-            except CannotStart:
+            except ProcessStartError:
                 return None
             async with child:
                 with anyio.move_on_after(self._seconds):
-                    return await _converse(child, html.encode("utf-8", "replace"))
+                    return await _convert_in_child(child, html.encode("utf-8", "replace"))
         return None
 
 
-async def _converse(child: Child, html: bytes) -> str | None:
+async def _convert_in_child(child: ChildProcess, html: bytes) -> str | None:
     assert child.stdin is not None
     assert child.stdout is not None
     try:
@@ -57,7 +57,7 @@ async def _converse(child: Child, html: bytes) -> str | None:
         return None
     printed = bytearray()
     try:
-        while len(printed) <= LONGEST:
+        while len(printed) <= MAX_MARKDOWN_BYTES:
             printed += await child.stdout.receive()
     except anyio.EndOfStream:
         return printed.decode("utf-8") if await child.wait() == 0 else None

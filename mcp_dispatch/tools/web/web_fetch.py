@@ -11,38 +11,45 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     Interrupt,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.results.markers import harmless
-from mcp_dispatch.tools.base import BuiltIn, Declaration
-from mcp_dispatch.tools.web.markdown import Converter
-from mcp_dispatch.web.cache import Key, Page, PageCache
-from mcp_dispatch.web.content_type import Kind, kind_within, text_within
-from mcp_dispatch.web.errors import BadUrl, CannotFetch, Unreachable
-from mcp_dispatch.web.limits import Limits, Resolve, system_resolve
-from mcp_dispatch.web.private_hosts import opened_by
-from mcp_dispatch.web.url import LONGEST, parse_url
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.results.markers import escape_markers
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.web.markdown import MarkdownConverter
+from mcp_dispatch.web.cache import PageCache, PageKey, WebPage
+from mcp_dispatch.web.content_type import ContentKind, decode_text, detect_kind
+from mcp_dispatch.web.errors import BadUrl, CannotFetch, HostUnreachable
+from mcp_dispatch.web.limits import FetchLimits, Resolver, resolve_host
+from mcp_dispatch.web.private_hosts import allows_private_host
+from mcp_dispatch.web.url import MAX_URL_CHARS, parse_url
 
 if TYPE_CHECKING:
-    from mcp_dispatch.web.fetch import Answer, Moved, Web
+    from mcp_dispatch.web.fetch import FetchResponse, RedirectResponse, WebFetcher
 
-PAGE = 100_000
+PAGE_CHARS = 100_000
 """Characters of one answer."""
 
-_OF_AN_ERROR = 2_000
-_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+_MAX_ERROR_CHARS = 2_000
+_PROXY_VARIABLES = (
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+)
 
-_DECLARATION = Declaration(
+_DECLARATION = ToolDeclaration(
     name="WebFetch",
     title="Fetch a web page",
     description=(
         "Fetches a URL and returns the page: HTML as Markdown, text and JSON as they are.\n"
-        f"- One answer holds at most {PAGE:,} characters; it says from which offset to go on.\n"
+        f"- One answer holds at most {PAGE_CHARS:,} characters; it says from which offset to go on.\n"
         "- http becomes https, unless the URL names a port.\n"
         "- A redirect to another host is not followed: the answer names the URL to fetch next.\n"
         "- Only public addresses are reached, unless a rule names the host.\n"
@@ -70,7 +77,7 @@ _DECLARATION = Declaration(
 )
 
 
-class WebFetch(BuiltIn):
+class WebFetchTool(BuiltInTool):
     """Keeps the pages of the last minutes, so one instance should live as long as the server.
 
     `tls` says whose certificates are trusted: by default those of the system.
@@ -78,84 +85,88 @@ class WebFetch(BuiltIn):
 
     def __init__(
         self,
-        children: Children,
+        children: ProcessGroup,
         environ: Mapping[str, str],
         *,
-        resolve: Resolve = system_resolve,
+        resolve: Resolver = resolve_host,
         tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
+        limits: FetchLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(_DECLARATION)
-        self._limits = limits or Limits()
+        self._limits = limits or FetchLimits()
         self._resolve = resolve
         self._tls = tls
-        self._proxy = next((name for name in _PROXIES if environ.get(name)), None)
-        self._converter = Converter(children, environ, self._limits.conversion_seconds)
+        self._proxy = next((name for name in _PROXY_VARIABLES if environ.get(name)), None)
+        self._converter = MarkdownConverter(children, environ, self._limits.conversion_seconds)
         self._cache = PageCache(clock)
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         """Looks at nothing but the URL, which everyone sees in one spelling from here on."""
         try:
-            url = str(parse_url(str(arguments["url"])).secured)
+            url = str(parse_url(str(arguments["url"])).https_url)
         except BadUrl as problem:
             raise Refused(RefusedBy.SEMANTIC, f"WebFetch: {problem}.") from problem
-        if len(url) > LONGEST:
+        if len(url) > MAX_URL_CHARS:
             raise Refused(
                 RefusedBy.SEMANTIC,
                 f"WebFetch: the URL has {len(url):,} characters once it is encoded;"
-                f" at most {LONGEST:,} are taken.",
+                f" at most {MAX_URL_CHARS:,} are taken.",
             )
-        return Checked({**arguments, "url": url})
+        return CheckResult({**arguments, "url": url})
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         try:
-            url = parse_url(str(arguments["url"])).secured
-            key = Key(context.scope.id, url, opened_by(context.decision, url.host))
-            return await self._answer(key, _whole(arguments.get("offset")))
-        except Unreachable as problem:
-            return error_result(_sentence(problem) + self._about_proxies())
+            url = parse_url(str(arguments["url"])).https_url
+            key = PageKey(context.scope.id, url, allows_private_host(context.decision, url.host))
+            return await self._fetch_page(key, _parse_offset(arguments.get("offset")))
+        except HostUnreachable as problem:
+            return build_error_result(_format_problem(problem) + self._explain_proxy())
         except (BadUrl, CannotFetch) as problem:
-            return error_result(_sentence(problem))
+            return build_error_result(_format_problem(problem))
 
-    async def _answer(self, key: Key, offset: int) -> ToolResult:
+    async def _fetch_page(self, key: PageKey, offset: int) -> ToolResult:
         page = self._cache.get(key)
         if page is None:
             # Imported when first used: most servers never fetch a page.
-            from mcp_dispatch.web.fetch import Moved
+            from mcp_dispatch.web.fetch import RedirectResponse
 
-            fetched = await self._web.fetch(key.url, opened=key.opened)
-            if isinstance(fetched, Moved):
-                return _moved(fetched)
-            page = await self._page(fetched)
+            fetched = await self._web.fetch(key.url, allow_private=key.allow_private)
+            if isinstance(fetched, RedirectResponse):
+                return _build_redirect_result(fetched)
+            page = await self._build_page(fetched)
             if not 200 <= page.status < 300:
-                return _failed(page)
+                return _build_http_error(page)
             for url in (page.url, key.url):
-                self._cache.put(Key(key.scope, url, key.opened), page)
-        return _shown(page, offset)
+                self._cache.put(PageKey(key.scope, url, key.allow_private), page)
+        return _build_page_result(page, offset)
 
     @cached_property
-    def _web(self) -> "Web":
-        from mcp_dispatch.web.fetch import Web
+    def _web(self) -> "WebFetcher":
+        from mcp_dispatch.web.fetch import WebFetcher
 
-        return Web(self._resolve, self._limits, self._tls)
+        return WebFetcher(self._resolve, self._limits, self._tls)
 
-    async def _page(self, answer: "Answer") -> Page:
-        kind = kind_within(answer.media, answer.body)
-        text = None if kind is Kind.OTHER else text_within(answer.media, kind, answer.body)
+    async def _build_page(self, answer: "FetchResponse") -> WebPage:
+        kind = detect_kind(answer.content_type, answer.body)
+        text = (
+            None
+            if kind is ContentKind.OTHER
+            else decode_text(answer.content_type, kind, answer.body)
+        )
         if text is None and answer.body:
-            from mcp_dispatch.web.fetch import unreadable
+            from mcp_dispatch.web.fetch import build_unreadable_error
 
-            raise unreadable(answer.url, answer.media, len(answer.body))
+            raise build_unreadable_error(answer.url, answer.content_type, len(answer.body))
         note = None
         source = text or ""
-        if kind is Kind.HTML and source.strip():
-            text = await self._converter.markdown(source, str(answer.url))
-            note = _UNCONVERTED if text is None else None
+        if kind is ContentKind.HTML and source.strip():
+            text = await self._converter.convert(source, str(answer.url))
+            note = _CONVERSION_FAILED if text is None else None
         shown = source if text is None else text
-        return Page(answer.url, answer.status, answer.reason, shown, len(answer.body), note)
+        return WebPage(answer.url, answer.status, answer.reason, shown, len(answer.body), note)
 
-    def _about_proxies(self) -> str:
+    def _explain_proxy(self) -> str:
         if self._proxy is None:
             return ""
         return (
@@ -164,46 +175,50 @@ class WebFetch(BuiltIn):
         )
 
 
-_UNCONVERTED = "The page could not be made into Markdown; this is its HTML."
+_CONVERSION_FAILED = "The page could not be made into Markdown; this is its HTML."
 
 
-def _sentence(problem: BadUrl | CannotFetch) -> str:
-    text = harmless(str(problem))
+def _format_problem(problem: BadUrl | CannotFetch) -> str:
+    text = escape_markers(str(problem))
     return text if text.endswith(".") else f"{text}."
 
 
-def _whole(number: object) -> int:
+def _parse_offset(value: object) -> int:
     # JSON Schema takes 3.0 for an integer.
-    return int(number) if isinstance(number, int | float) else 0
+    return int(value) if isinstance(value, int | float) else 0
 
 
-def _moved(moved: "Moved") -> ToolResult:
-    return text_result(
-        f"{moved.url} redirects ({moved.status} {moved.reason}) to another host or port, which is"
-        f" not followed. To read it, call WebFetch again with this url: {moved.target}",
+def _build_redirect_result(redirect: "RedirectResponse") -> ToolResult:
+    return build_text_result(
+        f"{redirect.url} redirects ({redirect.status} {redirect.reason}) to another host or port, which is"
+        f" not followed. To read it, call WebFetch again with this url: {redirect.target}",
         response={
-            "url": str(moved.url),
-            "code": moved.status,
-            "codeText": moved.reason,
-            "redirect": str(moved.target),
+            "url": str(redirect.url),
+            "code": redirect.status,
+            "codeText": redirect.reason,
+            "redirect": str(redirect.target),
         },
     )
 
 
-def _failed(page: Page) -> ToolResult:
-    said = harmless(page.text[:_OF_AN_ERROR])
+def _build_http_error(page: WebPage) -> ToolResult:
+    said = escape_markers(page.text[:_MAX_ERROR_CHARS])
     status = f"{page.url} answered {page.status} {page.reason}".rstrip()
-    return error_result(f"{status}.\n\n{said}".rstrip(), response=_response(page, page.text))
+    return build_error_result(
+        f"{status}.\n\n{said}".rstrip(), response=_build_response(page, page.text)
+    )
 
 
-def _shown(page: Page, offset: int) -> ToolResult:
-    part = page.text[offset : offset + PAGE]
-    notices = (f"<system-reminder>{notice}</system-reminder>" for notice in _notices(page, offset))
-    parts = [harmless(part)] if part else []
-    return text_result("\n".join([*parts, *notices]), response=_response(page, part))
+def _build_page_result(page: WebPage, offset: int) -> ToolResult:
+    part = page.text[offset : offset + PAGE_CHARS]
+    notices = (
+        f"<system-reminder>{notice}</system-reminder>" for notice in _build_notices(page, offset)
+    )
+    parts = [escape_markers(part)] if part else []
+    return build_text_result("\n".join([*parts, *notices]), response=_build_response(page, part))
 
 
-def _response(page: Page, part: str) -> JsonObject:
+def _build_response(page: WebPage, part: str) -> JsonObject:
     return {
         "url": str(page.url),
         "code": page.status,
@@ -213,10 +228,10 @@ def _response(page: Page, part: str) -> JsonObject:
     }
 
 
-def _notices(page: Page, offset: int) -> list[str]:
+def _build_notices(page: WebPage, offset: int) -> list[str]:
     notices = [] if page.note is None else [page.note]
     total = len(page.text)
-    end = min(offset + PAGE, total)
+    end = min(offset + PAGE_CHARS, total)
     if not page.text.strip():
         notices.append("Warning: the page is empty.")
     elif offset >= total:

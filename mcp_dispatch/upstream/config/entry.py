@@ -9,7 +9,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.config.model import ConnectionRule, SharingRule
 
 _REMOTE_TYPES: Final = frozenset({"http", "streamable-http", "sse"})
-_NOT_YET: Final = frozenset({"oauth", "request_timeout_ms", "bareElicitationCapability"})
+_UNSUPPORTED_KEYS: Final = frozenset({"oauth", "request_timeout_ms", "bareElicitationCapability"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ _EXPECTED: Final = {
     "lazy": "true or false",
     "disabled": "true or false",
 }
-_EXPECTED_WITHIN: Final = {
+_EXPECTED_ITEMS: Final = {
     "args": "a text",
     "env": "a text",
     "headers": "a text",
@@ -94,17 +94,17 @@ _EXPECTED_WITHIN: Final = {
     "tools.rename": "an object of tool names",
 }
 # Everything else may hold a secret, or sit where one belongs.
-_SHOWABLE: Final = frozenset(
+_PRINTABLE_KEYS: Final = frozenset(
     {"type", "sharing", "timeout", "prefix", "alwaysLoad", "maxConcurrency", "lazy", "disabled"}
     | {"connectTimeout", "idleTimeout", "restart"}
 )
 
 
-def read_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
+def parse_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
     """An entry with an empty address is one that nobody has filled in yet: no server, no fault."""
     if not isinstance(entry, dict):
-        return (Fault("", f"expected an object, got {kind(entry)}"),)
-    fault = _transport_fault(entry)
+        return (Fault("", f"expected an object, got {describe_type(entry)}"),)
+    fault = _find_transport_fault(entry)
     if fault is not None:
         return (fault,)
     remote = entry.get("type") in _REMOTE_TYPES
@@ -113,26 +113,28 @@ def read_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
     try:
         return (RemoteEntry if remote else StdioEntry).model_validate(entry)
     except ValidationError as error:
-        return _faults(error)
+        return _to_faults(error)
 
 
-def odd_keys(entry: JsonObject, written: StdioEntry | RemoteEntry) -> tuple[Fault, ...]:
+def find_ineffective_keys(entry: JsonObject, parsed: StdioEntry | RemoteEntry) -> tuple[Fault, ...]:
     """Keys that change nothing, which the person who wrote them should know."""
-    sort = "a stdio" if isinstance(written, StdioEntry) else "a remote"
-    fields = type(written).model_fields.items()
+    sort = "a stdio" if isinstance(parsed, StdioEntry) else "a remote"
+    fields = type(parsed).model_fields.items()
     known = {field.alias or name for name, field in fields}
     not_yet = [
-        Fault(key, "is not supported yet and has no effect") for key in entry if key in _NOT_YET
+        Fault(key, "is not supported yet and has no effect")
+        for key in entry
+        if key in _UNSUPPORTED_KEYS
     ]
     unknown = [
         Fault(key, f"is not a key of {sort} server and has no effect")
         for key in entry
-        if key not in _NOT_YET and key not in known
+        if key not in _UNSUPPORTED_KEYS and key not in known
     ]
     return (*not_yet, *unknown)
 
 
-def kind(value: Json) -> str:
+def describe_type(value: Json) -> str:
     """What sort of value it is, for messages that must not show the value."""
     match value:
         case None:
@@ -149,7 +151,7 @@ def kind(value: Json) -> str:
             return "an object"
 
 
-def _transport_fault(entry: JsonObject) -> Fault | None:
+def _find_transport_fault(entry: JsonObject) -> Fault | None:
     if "type" not in entry and "command" not in entry and "url" in entry:
         return Fault("", 'has a "url" but no "type"; add "type": "http"')
     if entry.get("type") == "ws":
@@ -157,27 +159,27 @@ def _transport_fault(entry: JsonObject) -> Fault | None:
     return None
 
 
-def _faults(error: ValidationError) -> tuple[Fault, ...]:
+def _to_faults(error: ValidationError) -> tuple[Fault, ...]:
     """One per wrong key, in the order of the keys."""
     messages: dict[str, str] = {}
     for item in error.errors(include_url=False, include_context=False):
         # For a key of two possible types the path names each type it tried.
         key = ".".join(str(part) for part in item["loc"] if part not in ("bool", "list[str]"))
         value = cast(Json, item["input"])
-        got = "nothing" if item["type"] == "missing" else _shown(key, value)
-        wrong = f"expected {_expected(key)}, got {got}"
+        got = "nothing" if item["type"] == "missing" else _describe_value(key, value)
+        wrong = f"expected {_describe_expected(key)}, got {got}"
         if item["type"] == "extra_forbidden":
             wrong = 'is not one of "include", "exclude" and "rename"'
         messages.setdefault(key, f"{wrong}; the server is left out")
     return tuple(Fault(key, message) for key, message in messages.items())
 
 
-def _expected(key: str) -> str:
-    within = [text for outer, text in _EXPECTED_WITHIN.items() if f"{key}.".startswith(f"{outer}.")]
+def _describe_expected(key: str) -> str:
+    within = [text for outer, text in _EXPECTED_ITEMS.items() if f"{key}.".startswith(f"{outer}.")]
     return _EXPECTED.get(key) or " or ".join(within)
 
 
-def _shown(key: str, value: Json) -> str:
-    if key in _SHOWABLE and value is not None:
+def _describe_value(key: str, value: Json) -> str:
+    if key in _PRINTABLE_KEYS and value is not None:
         return repr(value)[:40]
-    return "an empty text" if value == "" else kind(value)
+    return "an empty text" if value == "" else describe_type(value)

@@ -11,14 +11,14 @@ CONNECT_SECONDS: Final = 30.0
 # As Claude Code has it: how long a server may work on a call without a word about its progress.
 IDLE_SECONDS: Final = 1800.0
 REMOTE_IDLE_SECONDS: Final = 300.0
-MESSAGE_BYTES: Final = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
 ConnectionRule = Literal["shared", "per-scope"]
 SharingRule = Literal["exclusive", "server", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class StdioEndpoint:
     """A program that speaks over its stdin and stdout.
 
     Arguments and environment may hold secrets, so `repr` leaves them out.
@@ -31,7 +31,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RemoteEndpoint:
     """A server that is spoken to over HTTP: `http` is streamable HTTP, `sse` its predecessor.
 
     URL and headers may hold secrets, so `repr` leaves them out. `headers_helper` is a line for the
@@ -45,7 +45,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolChoice:
+class ToolSelection:
     """Which tools of a server are offered, by name or by `*` pattern, and under which name."""
 
     include: tuple[str, ...] | None = None
@@ -58,16 +58,16 @@ class ServerConfig:
     """Times are in seconds; `max_message` bounds, in bytes, one message of the server."""
 
     name: str
-    reach: Launch | Address
+    endpoint: StdioEndpoint | RemoteEndpoint
     timeout: float = CALL_SECONDS
     connect_timeout: float = CONNECT_SECONDS
     idle_timeout: float = IDLE_SECONDS
-    max_message: int = MESSAGE_BYTES
+    max_message: int = MAX_MESSAGE_BYTES
     sharing: SharingRule = "exclusive"
     connection: ConnectionRule = "shared"
     """One for everybody, or one for each scope, in the protocol era of its client."""
 
-    tools: ToolChoice = field(default_factory=ToolChoice)
+    tools: ToolSelection = field(default_factory=ToolSelection)
     prefix: str | None = None
     """Stands for the server's name in the names of its tools; empty: they are listed bare."""
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.layers import LayerKind, of_workspace
+from mcp_dispatch.settings.layers import LayerKind, is_workspace_kind
 from mcp_dispatch.settings.merge import Restrictions
 from mcp_dispatch.settings.models import ServerMatch
-from mcp_dispatch.settings.settings import Kept, Settings
+from mcp_dispatch.settings.settings import RawSection, Settings
 from mcp_dispatch.upstream.config.load import (
-    Entry,
-    Problem,
-    expand,
-    file_entries,
+    RawServerEntry,
+    ServerConfigProblem,
+    describe_replacement,
+    expand_variables,
+    read_file_entries,
     read_servers,
-    replaced,
 )
 from mcp_dispatch.upstream.config.model import ServerConfig
 
@@ -33,11 +33,11 @@ class ServerFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedServers:
     """The servers to run, in the order of the configuration, and what is to be said about it."""
 
     servers: tuple[ServerConfig, ...] = ()
-    problems: tuple[Problem | str, ...] = ()
+    problems: tuple[ServerConfigProblem | str, ...] = ()
 
 
 class ServerFiles:
@@ -45,7 +45,7 @@ class ServerFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(Path.cwd() / path.expanduser() for path in paths)
-        self._last: dict[Path, JsonObject] = {}
+        self._last_good: dict[Path, JsonObject] = {}
 
     def read(self) -> tuple[tuple[ServerFile, ...], tuple[str, ...]]:
         """What they say, and what is wrong with them. Raises `ConfigError` for a file that never
@@ -54,113 +54,120 @@ class ServerFiles:
         problems: list[str] = []
         for path in self.paths:
             try:
-                self._last[path] = file_entries(path)
+                self._last_good[path] = read_file_entries(path)
             except ConfigError as error:
-                if path not in self._last:
+                if path not in self._last_good:
                     raise
                 problems.append(f"{error}; what it said before stays in force")
-            files.append(ServerFile(path, self._last[path]))
+            files.append(ServerFile(path, self._last_good[path]))
         return tuple(files), tuple(problems)
 
 
-def choose_servers(
+def select_servers(
     files: Sequence[ServerFile], settings: Settings, root: Path | None, environ: Mapping[str, str]
-) -> Chosen:
+) -> SelectedServers:
     """An entry of a higher file replaces one of the same name whole: managed files first, then
     `--mcp-config` (the later one counts more), then the other layers. The order is that in which
     the names come up, so that what counts more also comes first."""
-    problems: list[Problem] = []
-    entries: dict[str, Entry] = {}
-    for source in _in_order(files, settings, root):
+    problems: list[ServerConfigProblem] = []
+    entries: dict[str, RawServerEntry] = {}
+    for source in _iter_sources(files, settings, root):
         for name, entry, wins in source:
             before = entries.get(name)
             if before is None or wins:
                 if before is not None:
-                    problems.append(replaced(name, entry.file, before.file))
+                    problems.append(describe_replacement(name, entry.file, before.file))
                 entries[name] = entry
             else:
-                problems.append(replaced(name, before.file, entry.file))
-    running: dict[str, Entry] = {}
+                problems.append(describe_replacement(name, before.file, entry.file))
+    running: dict[str, RawServerEntry] = {}
     for name, entry in entries.items():
-        reason = _kept_from_running(name, entry, settings.restrictions, environ)
+        reason = _find_block_reason(name, entry, settings.restrictions, environ)
         if reason is None:
             running[name] = entry
         else:
-            problems.append(Problem(str(entry.file), f"mcpServers.{name}", reason))
+            problems.append(ServerConfigProblem(str(entry.file), f"mcpServers.{name}", reason))
     servers, faults = read_servers(running, environ, settings.dispatch.upstreams)
-    return Chosen(servers, (*problems, *faults))
+    return SelectedServers(servers, (*problems, *faults))
 
 
-_Found = Iterator[tuple[str, Entry, bool]]
+_SourceEntries = Iterator[tuple[str, RawServerEntry, bool]]
 
 
-def _in_order(
+def _iter_sources(
     files: Sequence[ServerFile], settings: Settings, root: Path | None
-) -> Iterator[_Found]:
+) -> Iterator[_SourceEntries]:
     """Each entry, and whether it replaces what came before it."""
     managed = [each for each in settings.mcp_servers if each.layer is LayerKind.MANAGED]
     others = [each for each in settings.mcp_servers if each.layer is not LayerKind.MANAGED]
     theirs = {name for each in managed for name in each.value}
-    yield from (_of_layer(each, root) for each in managed)
+    yield from (_iter_layer(each, root) for each in managed)
     for each in files:
         yield (
-            (name, Entry(each.file, value), name not in theirs)
+            (name, RawServerEntry(each.file, value), name not in theirs)
             for name, value in each.entries.items()
         )
-    yield from (_of_layer(each, root) for each in others)
+    yield from (_iter_layer(each, root) for each in others)
 
 
-def _of_layer(kept: Kept, root: Path | None) -> _Found:
-    workspace = root if of_workspace(kept.layer) else None
-    return ((name, Entry(kept.file, value, workspace), False) for name, value in kept.value.items())
+def _iter_layer(section: RawSection, root: Path | None) -> _SourceEntries:
+    workspace = root if is_workspace_kind(section.layer) else None
+    return (
+        (name, RawServerEntry(section.file, value, workspace), False)
+        for name, value in section.value.items()
+    )
 
 
-def _kept_from_running(
-    name: str, entry: Entry, limits: Restrictions, environ: Mapping[str, str]
+def _find_block_reason(
+    name: str, entry: RawServerEntry, restrictions: Restrictions, environ: Mapping[str, str]
 ) -> str | None:
-    written = _Reach.of(entry.value, {})
-    meant = _Reach.of(entry.value, environ)
-    if entry.file.name == PROJECT_FILE and name in limits.disabled:
+    written = _EndpointText.from_entry(entry.value, {})
+    meant = _EndpointText.from_entry(entry.value, environ)
+    if entry.file.name == PROJECT_FILE and name in restrictions.disabled:
         return "disabledMcpjsonServers names it; it is not started"
-    if any(_means(match, name, reach) for match in limits.denied for reach in (written, meant)):
+    if any(
+        _matches_server(match, name, reach)
+        for match in restrictions.denied
+        for reach in (written, meant)
+    ):
         return "deniedMcpServers names it; it is not started"
-    if limits.allowed is not None and not _is_allowed(limits.allowed, name, meant):
+    if restrictions.allowed is not None and not _is_allowed(restrictions.allowed, name, meant):
         return "allowedMcpServers does not name it; it is not started"
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
+class _EndpointText:
     """Command with arguments, or address, with the variables of `environ` filled in."""
 
     command: list[str] | None
     url: str | None
 
     @staticmethod
-    def of(value: Json, environ: Mapping[str, str]) -> "_Reach":
+    def from_entry(value: Json, environ: Mapping[str, str]) -> "_EndpointText":
         written = value if isinstance(value, dict) else {}
         command, args, url = (written.get(key) for key in ("command", "args", "url"))
         words = [command, *(args if isinstance(args, list) else ())]
-        texts = [expand(each, environ)[0] for each in words if isinstance(each, str)]
-        return _Reach(
+        texts = [expand_variables(each, environ)[0] for each in words if isinstance(each, str)]
+        return _EndpointText(
             texts if isinstance(command, str) else None,
-            expand(url, environ)[0] if isinstance(url, str) else None,
+            expand_variables(url, environ)[0] if isinstance(url, str) else None,
         )
 
 
-def _is_allowed(allowed: Sequence[ServerMatch], name: str, reach: _Reach) -> bool:
+def _is_allowed(allowed: Sequence[ServerMatch], name: str, endpoint: _EndpointText) -> bool:
     """Where commands (or addresses) are listed at all, a server of that kind has to be among them:
     anybody can give a server an allowed name."""
-    if reach.command is not None and any(match.server_command for match in allowed):
-        return any(match.server_command == reach.command for match in allowed)
-    if reach.url is not None and any(match.server_url for match in allowed):
-        return any(match.server_url and _means(match, name, reach) for match in allowed)
+    if endpoint.command is not None and any(match.server_command for match in allowed):
+        return any(match.server_command == endpoint.command for match in allowed)
+    if endpoint.url is not None and any(match.server_url for match in allowed):
+        return any(match.server_url and _matches_server(match, name, endpoint) for match in allowed)
     return any(match.server_name == name for match in allowed)
 
 
-def _means(match: ServerMatch, name: str, reach: _Reach) -> bool:
+def _matches_server(match: ServerMatch, name: str, endpoint: _EndpointText) -> bool:
     if match.server_name is not None:
         return match.server_name == name
     if match.server_command is not None:
-        return match.server_command == reach.command
-    return reach.url is not None and fnmatchcase(reach.url, match.server_url or "")
+        return match.server_command == endpoint.command
+    return endpoint.url is not None and fnmatchcase(endpoint.url, match.server_url or "")

@@ -7,42 +7,42 @@ from contextlib import contextmanager
 import anyio
 
 
-class Silence(TimeoutError):
+class IdleTimeout(TimeoutError):
     """Nothing was heard of the request for too long."""
 
 
-class Patience:
+class Deadline:
     """Seconds. `pause` and `go_on` stop and start both clocks, for what others take their time for."""
 
-    def __init__(self, total: float, idle: float = math.inf) -> None:
-        self._idle = idle
-        self._clocks = (anyio.CancelScope(), anyio.CancelScope())
-        self._left = (total, idle)
+    def __init__(self, timeout: float, idle_timeout: float = math.inf) -> None:
+        self._idle_timeout = idle_timeout
+        self._scopes = (anyio.CancelScope(), anyio.CancelScope())
+        self._remaining = (timeout, idle_timeout)
 
     @contextmanager
-    def applied(self) -> Generator[None]:
+    def enforce(self) -> Generator[None]:
         """Raises `TimeoutError`, and `Silence` where it was quiet for too long."""
-        total, quiet = self._clocks
-        self.go_on()
+        total, quiet = self._scopes
+        self.resume()
         with total, quiet:
             yield
         if quiet.cancelled_caught:
-            raise Silence
+            raise IdleTimeout
         if total.cancelled_caught:
             raise TimeoutError
 
-    def heard(self) -> None:
-        quiet = self._clocks[1]
+    def reset_idle(self) -> None:
+        quiet = self._scopes[1]
         if quiet.deadline < math.inf:
-            quiet.deadline = anyio.current_time() + self._idle
+            quiet.deadline = anyio.current_time() + self._idle_timeout
 
     def pause(self) -> None:
         now = anyio.current_time()
-        total, quiet = self._clocks
-        self._left = (total.deadline - now, quiet.deadline - now)
+        total, quiet = self._scopes
+        self._remaining = (total.deadline - now, quiet.deadline - now)
         total.deadline = quiet.deadline = math.inf
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         now = anyio.current_time()
-        for clock, left in zip(self._clocks, self._left, strict=True):
+        for clock, left in zip(self._scopes, self._remaining, strict=True):
             clock.deadline = now + left

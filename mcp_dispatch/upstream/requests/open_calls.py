@@ -19,24 +19,26 @@ class OpenCalls:
 
     def __init__(self, config: ServerConfig) -> None:
         self._admission = Admission(config.max_concurrency or _UNBOUNDED)
-        self._open = 0
-        self._none = anyio.Event()
-        self._none.set()
+        self._open_count = 0
+        self._idle = anyio.Event()
+        self._idle.set()
 
     @asynccontextmanager
-    async def one(self, *, alone: bool) -> AsyncGenerator[None, None]:
-        self._open += 1
-        if self._open == 1:
-            self._none = anyio.Event()
+    async def admit(self, *, exclusive: bool) -> AsyncGenerator[None, None]:
+        self._open_count += 1
+        if self._open_count == 1:
+            self._idle = anyio.Event()
         try:
-            async with self._admission.slot(Sharing.EXCLUSIVE if alone else Sharing.SHARED):
+            async with self._admission.acquire_slot(
+                Sharing.EXCLUSIVE if exclusive else Sharing.SHARED
+            ):
                 yield
         finally:
-            self._open -= 1
-            if not self._open:
-                self._none.set()
+            self._open_count -= 1
+            if not self._open_count:
+                self._idle.set()
 
-    async def none(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Waits until no call is open."""
-        while self._open:
-            await self._none.wait()
+        while self._open_count:
+            await self._idle.wait()

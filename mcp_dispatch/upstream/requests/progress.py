@@ -9,7 +9,7 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Progress
 
 # A client that is this far behind gets the newest: a later progress says all an earlier one did.
-_MOST_WAITING: Final = 1_000
+_MAX_QUEUED: Final = 1_000
 
 
 class ProgressQueue:
@@ -17,24 +17,24 @@ class ProgressQueue:
 
     def __init__(self, deliver: Progress) -> None:
         self._deliver = deliver
-        self._waiting: deque[JsonObject] = deque(maxlen=_MOST_WAITING)
+        self._queue: deque[JsonObject] = deque(maxlen=_MAX_QUEUED)
         self._finished = False
-        self._stirred = anyio.Event()
+        self._wakeup = anyio.Event()
 
     def put(self, progress: JsonObject) -> None:
-        self._waiting.append(progress)
-        self._stirred.set()
+        self._queue.append(progress)
+        self._wakeup.set()
 
     def finish(self) -> None:
         """Nothing more will come: `run` returns once all that waits has been delivered."""
         self._finished = True
-        self._stirred.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         while True:
-            while self._waiting:
-                await self._deliver(self._waiting.popleft())
+            while self._queue:
+                await self._deliver(self._queue.popleft())
             if self._finished:
                 return
-            self._stirred = anyio.Event()
-            await self._stirred.wait()
+            self._wakeup = anyio.Event()
+            await self._wakeup.wait()

@@ -7,28 +7,28 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_dispatch.model.client import NotAnswered, Respondent, Resumed, Unfinished
+from mcp_dispatch.model.client import ClientBridge, ClientRequestError, InputRequired, Retry
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.requests.deadline import Patience
-from mcp_dispatch.upstream.requests.server_requests import CANCELLED, ELICITATION, Inquiry
+from mcp_dispatch.upstream.requests.deadline import Deadline
+from mcp_dispatch.upstream.requests.server_requests import CANCELLED, ELICITATION, ServerRequest
 
-PARKED_SECONDS: Final = 600.0
+CLIENT_ANSWER_SECONDS: Final = 600.0
 """How long a request waits for its client to come back with answers, and for one answer."""
 
-MOST_OPEN: Final = 16
-MOST_QUESTIONS: Final = 100
+MAX_OPEN_REQUESTS: Final = 16
+MAX_SERVER_REQUESTS: Final = 100
 
-Answer = JsonObject | ProtocolError
-Work = Callable[["Errand"], Awaitable[Answer]]
-Beside = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+UpstreamAnswer = JsonObject | ProtocolError
+SendUpstreamRequest = Callable[["UpstreamRequest"], Awaitable[UpstreamAnswer]]
+SpawnTask = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 """Starts a task that outlives the request."""
 
 
 @dataclass(slots=True, eq=False)
-class _Open:
+class _PendingServerRequest:
     """A question that the client takes along."""
 
     request: JsonObject
@@ -36,222 +36,240 @@ class _Open:
     answer: JsonObject = field(default_factory=lambda: {})
 
 
-class Errand:
+class UpstreamRequest:
     """What belongs to one request while a server works on it.
 
     A live client is asked at once. For the others the work goes on in a task of its own: `attend`
     returns when it is done or has questions, and is called again when the answers have come.
     """
 
-    def __init__(self, respondent: Respondent, progress: Progress | None = None) -> None:
-        self.respondent = respondent
+    def __init__(self, bridge: ClientBridge, progress: Progress | None = None) -> None:
+        self.bridge = bridge
         self.progress = progress
-        self.clock: Patience | None = None
+        self.deadline: Deadline | None = None
         """It stands still for questions."""
 
-        self._questions = 0
-        self._waiting = 0
-        self._open: dict[str, _Open] = {}
-        self._over = anyio.Event()
-        self._stirred = anyio.Event()
-        self._work = anyio.CancelScope()
-        self._outcome: Answer | CallFailed | None = None
+        self._request_count = 0
+        self._waiting_count = 0
+        self._pending: dict[str, _PendingServerRequest] = {}
+        self._done = anyio.Event()
+        self._wakeup = anyio.Event()
+        self._work_scope = anyio.CancelScope()
+        self._outcome: UpstreamAnswer | CallFailed | None = None
 
     @property
-    def waits_for_answer(self) -> bool:
-        return self._waiting > 0
+    def is_waiting(self) -> bool:
+        return self._waiting_count > 0
 
     # -- for whoever speaks with the server
 
-    async def ask(self, inquiry: Inquiry) -> JsonObject:
+    async def ask(self, server_request: ServerRequest) -> JsonObject:
         """The answer to one question. Raises `NotAnswered`."""
-        answers = await self.ask_all({f"question-{self._questions + 1}": inquiry})
+        answers = await self.ask_all({f"question-{self._request_count + 1}": server_request})
         return next(iter(answers.values()))
 
     async def ask_all(
-        self, inquiries: Mapping[str, Inquiry], volunteered: JsonObject | None = None
+        self, server_requests: Mapping[str, ServerRequest], volunteered: JsonObject | None = None
     ) -> dict[str, JsonObject]:
         """The answers to questions that were put together; one that was volunteered need not be
         asked for. Raises `NotAnswered`."""
-        self._questions += len(inquiries)
-        if self._questions > MOST_QUESTIONS or self._waiting + len(inquiries) > MOST_OPEN:
-            raise NotAnswered(-32000, "mcp-dispatch: too many questions for one request")
-        respondent = self.respondent
+        self._request_count += len(server_requests)
+        if (
+            self._request_count > MAX_SERVER_REQUESTS
+            or self._waiting_count + len(server_requests) > MAX_OPEN_REQUESTS
+        ):
+            raise ClientRequestError(-32000, "mcp-dispatch: too many questions for one request")
+        respondent = self.bridge
         answers: dict[str, JsonObject] = {}
-        for key, inquiry in inquiries.items():
+        for key, inquiry in server_requests.items():
             inquiry.refuse_undeclared(respondent.client)
-            answer = await inquiry.foreseen(respondent)
+            answer = await inquiry.answer_by_hook(respondent)
             if answer is not None:
                 answers[key] = answer
-        left = {key: each for key, each in inquiries.items() if key not in answers}
-        given = as_objects({key: (volunteered or {}).get(key) for key in left})
+        left = {key: each for key, each in server_requests.items() if key not in answers}
+        given = filter_objects({key: (volunteered or {}).get(key) for key in left})
         answers |= given
         asked = {key: each for key, each in left.items() if key not in given}
-        with self._waiting_for(len(asked)):
-            put = self._put if respondent.client.live else self._leave
+        with self._pause_deadline(len(asked)):
+            put = self._ask_live_client if respondent.client.is_live else self._wait_for_retry
             answers |= await put(asked) if asked else {}
         return {
-            key: await each.reviewed(self.respondent, answers[key]) if key in left else answers[key]
-            for key, each in inquiries.items()
+            key: await each.review_answer(self.bridge, answers[key])
+            if key in left
+            else answers[key]
+            for key, each in server_requests.items()
         }
 
-    async def tell(self, progress: JsonObject) -> None:
+    async def report_progress(self, progress: JsonObject) -> None:
         if self.progress is not None:
             await self.progress(progress)
 
     # -- for whoever made the request
 
-    async def carry(self, work: Work, beside: Beside) -> Answer | Unfinished:
+    async def run(
+        self, send: SendUpstreamRequest, spawn_task: SpawnTask
+    ) -> UpstreamAnswer | InputRequired:
         """Raises `CallFailed`."""
-        if not self.respondent.client.live:
-            beside(lambda: self._run(work))
-            return await self.attend()
+        if not self.bridge.client.is_live:
+            spawn_task(lambda: self._run_detached(send))
+            return await self.wait()
         try:
-            return await work(self)
+            return await send(self)
         finally:
-            self._over.set()
+            self._done.set()
 
-    async def attend(self) -> Answer | Unfinished:
+    async def wait(self) -> UpstreamAnswer | InputRequired:
         """Until there is an outcome, or a question for the client to take along.
 
         Cancelled, it cancels the work. Raises `CallFailed`.
         """
-        self._work.deadline = float("inf")
+        self._work_scope.deadline = float("inf")
         try:
-            while self._outcome is None and not self._open:
-                await self._stirred.wait()
-                self._stirred = anyio.Event()
+            while self._outcome is None and not self._pending:
+                await self._wakeup.wait()
+                self._wakeup = anyio.Event()
         except BaseException:
             self.cancel()
             raise
         if self._outcome is None:
             self.progress = None
-            self._work.deadline = anyio.current_time() + PARKED_SECONDS
-            requests: JsonObject = {key: each.request for key, each in self._open.items()}
-            return Unfinished(requests, _Parked(self))
+            self._work_scope.deadline = anyio.current_time() + CLIENT_ANSWER_SECONDS
+            requests: JsonObject = {key: each.request for key, each in self._pending.items()}
+            return InputRequired(requests, _UpstreamContinuation(self))
         if isinstance(self._outcome, CallFailed):
             raise self._outcome
         return self._outcome
 
-    def hear(self, respondent: Respondent, progress: Progress | None, answers: JsonObject) -> None:
+    def accept_answers(
+        self, bridge: ClientBridge, progress: Progress | None, answers: JsonObject
+    ) -> None:
         """The request was made again."""
-        self.respondent, self.progress = respondent, progress
-        for key, question in list(self._open.items()):
+        self.bridge, self.progress = bridge, progress
+        for key, question in list(self._pending.items()):
             answer = answers.get(key)
             if isinstance(answer, dict):
-                del self._open[key]
+                del self._pending[key]
                 question.answer = answer
                 question.answered.set()
 
     def cancel(self) -> None:
-        self._work.cancel()
+        self._work_scope.cancel()
 
     # -- within
 
-    async def _run(self, work: Work) -> None:
-        outcome: Answer | CallFailed = CallFailed(
+    async def _run_detached(self, send: SendUpstreamRequest) -> None:
+        outcome: UpstreamAnswer | CallFailed = CallFailed(
             "The server's question was not answered in time; the request was cancelled."
         )
         try:
-            with self._work:
-                outcome = await work(self)
+            with self._work_scope:
+                outcome = await send(self)
         except CallFailed as failure:
             outcome = failure
         finally:
             self._outcome = outcome
-            self._over.set()
-            self._stir()
+            self._done.set()
+            self._wake()
 
-    def _stir(self) -> None:
-        self._stirred.set()
+    def _wake(self) -> None:
+        self._wakeup.set()
 
     @contextmanager
-    def _waiting_for(self, questions: int) -> Generator[None]:
+    def _pause_deadline(self, request_count: int) -> Generator[None]:
         """Time that others take does not count as the server's."""
-        clock = self.clock
-        if clock is not None and not self._waiting:
+        clock = self.deadline
+        if clock is not None and not self._waiting_count:
             clock.pause()
-        self._waiting += questions
+        self._waiting_count += request_count
         try:
             yield
         finally:
-            self._waiting -= questions
-            if clock is not None and not self._waiting:
-                clock.go_on()
+            self._waiting_count -= request_count
+            if clock is not None and not self._waiting_count:
+                clock.resume()
 
-    async def _put(self, inquiries: Mapping[str, Inquiry]) -> dict[str, JsonObject]:
+    async def _ask_live_client(
+        self, server_requests: Mapping[str, ServerRequest]
+    ) -> dict[str, JsonObject]:
         """One after the other: a person reads one form at a time."""
         answers: dict[str, JsonObject] = {}
-        for key, inquiry in inquiries.items():
-            answers[key] = await self._while_wanted(inquiry)
+        for key, inquiry in server_requests.items():
+            answers[key] = await self._ask_until_done(inquiry)
         return answers
 
-    async def _while_wanted(self, inquiry: Inquiry) -> JsonObject:
+    async def _ask_until_done(self, server_request: ServerRequest) -> JsonObject:
         """Withdrawn when the request is over. Raises `NotAnswered`."""
         answers: list[JsonObject] = []
-        failures: list[NotAnswered] = []
-        self.respondent.let_go()
-        with anyio.move_on_after(PARKED_SECONDS):
+        failures: list[ClientRequestError] = []
+        self.bridge.release_slot()
+        with anyio.move_on_after(CLIENT_ANSWER_SECONDS):
             async with anyio.create_task_group() as asking:
 
-                async def withdraw() -> None:
-                    await self._over.wait()
+                async def cancel_when_done() -> None:
+                    await self._done.wait()
                     asking.cancel_scope.cancel()
 
-                asking.start_soon(withdraw)
+                asking.start_soon(cancel_when_done)
                 try:
-                    answers.append(await inquiry.put_to(self.respondent.client))
-                except NotAnswered as failure:
+                    answers.append(await server_request.ask_client(self.bridge.client))
+                except ClientRequestError as failure:
                     failures.append(failure)
                 asking.cancel_scope.cancel()
         if failures:
             raise failures[0]
-        if not answers and inquiry.method == ELICITATION:
+        if not answers and server_request.method == ELICITATION:
             return dict(CANCELLED)
         if not answers:
-            raise NotAnswered(-32000, "mcp-dispatch: nobody answered in time")
+            raise ClientRequestError(-32000, "mcp-dispatch: nobody answered in time")
         return answers[0]
 
-    async def _leave(self, inquiries: Mapping[str, Inquiry]) -> dict[str, JsonObject]:
-        taken = {key: _Open(inquiry.request) for key, inquiry in inquiries.items()}
-        self._open |= taken
-        self._stir()
+    async def _wait_for_retry(
+        self, server_requests: Mapping[str, ServerRequest]
+    ) -> dict[str, JsonObject]:
+        taken = {
+            key: _PendingServerRequest(inquiry.client_request)
+            for key, inquiry in server_requests.items()
+        }
+        self._pending |= taken
+        self._wake()
         try:
             for question in taken.values():
                 await question.answered.wait()
         finally:
             for key in taken:
-                self._open.pop(key, None)
+                self._pending.pop(key, None)
         return {key: question.answer for key, question in taken.items()}
 
 
-class _Parked:
+class _UpstreamContinuation:
     """The rest of a request whose client is expected back."""
 
-    def __init__(self, errand: Errand) -> None:
-        self._errand: Errand | None = errand
+    def __init__(self, upstream_request: UpstreamRequest) -> None:
+        self._upstream_request: UpstreamRequest | None = upstream_request
 
-    def take(self) -> Errand | None:
-        errand, self._errand = self._errand, None
+    def pop(self) -> UpstreamRequest | None:
+        errand, self._upstream_request = self._upstream_request, None
         return errand
 
     def drop(self) -> None:
-        errand = self.take()
+        errand = self.pop()
         if errand is not None:
             errand.cancel()
 
 
-async def resume(
-    resumed: Resumed, respondent: Respondent, progress: Progress | None
-) -> Answer | Unfinished:
+async def resume_request(
+    retry: Retry, bridge: ClientBridge, progress: Progress | None
+) -> UpstreamAnswer | InputRequired:
     """Goes on with what a client came back for. Raises `CallFailed`."""
-    errand = resumed.rest.take() if isinstance(resumed.rest, _Parked) else None
+    errand = (
+        retry.continuation.pop() if isinstance(retry.continuation, _UpstreamContinuation) else None
+    )
     if errand is None:
         raise CallFailed("Nothing waits for these answers any more; make the request again.")
-    errand.hear(respondent, progress, resumed.responses)
-    return await errand.attend()
+    errand.accept_answers(bridge, progress, retry.responses)
+    return await errand.wait()
 
 
-def as_objects(requests: Json) -> dict[str, JsonObject]:
-    found = requests if isinstance(requests, dict) else {}
+def filter_objects(candidates: Json) -> dict[str, JsonObject]:
+    found = candidates if isinstance(candidates, dict) else {}
     return {key: value for key, value in found.items() if isinstance(value, dict)}

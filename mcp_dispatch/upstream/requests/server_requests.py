@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mcp_dispatch.model.client import Client, NotAnswered, Respondent
+from mcp_dispatch.model.client import Client, ClientBridge, ClientRequestError
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import visible
+from mcp_dispatch.model.text import escape_control_characters
 
 ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
@@ -17,7 +17,7 @@ _SERVER_META: Final = "mcp-dispatch/server"
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class ServerRequest:
     """`method` and `params` are the server's."""
 
     server: str
@@ -25,7 +25,7 @@ class Inquiry:
     params: JsonObject
 
     @property
-    def request(self) -> JsonObject:
+    def client_request(self) -> JsonObject:
         """As the client sees it: a person must know who wants an answer."""
         if self.method == ROOTS:
             return {"method": self.method, "params": self.params}
@@ -34,40 +34,42 @@ class Inquiry:
         params: JsonObject = {**self.params, "_meta": {**known, _SERVER_META: self.server}}
         message = self.params.get("message")
         if self.method == ELICITATION and isinstance(message, str):
-            params["message"] = f"[{self.server}] {visible(message)}"
+            params["message"] = f"[{self.server}] {escape_control_characters(message)}"
         return {"method": self.method, "params": params}
 
     def refuse_undeclared(self, client: Client) -> None:
         """Raises `NotAnswered` for what the client did not say that it can answer."""
-        missing = _missing(self.method, self.params, client.capabilities)
+        missing = _find_missing_capability(self.method, self.params, client.capabilities)
         if missing is not None:
-            raise NotAnswered(
+            raise ClientRequestError(
                 _NOT_DECLARED,
                 f"mcp-dispatch: the client cannot answer {self.method!r}: it did not declare "
                 f"{missing!r}",
             )
 
-    async def foreseen(self, respondent: Respondent) -> JsonObject | None:
+    async def answer_by_hook(self, bridge: ClientBridge) -> JsonObject | None:
         if self.method != ELICITATION:
             return None
-        return await respondent.foresee(self.server, self.params)
+        return await bridge.answer_by_hook(self.server, self.params)
 
-    async def reviewed(self, respondent: Respondent, answer: JsonObject) -> JsonObject:
+    async def review_answer(self, bridge: ClientBridge, answer: JsonObject) -> JsonObject:
         if self.method != ELICITATION:
             return answer
-        return await respondent.review(self.server, self.params, answer)
+        return await bridge.review_answer(self.server, self.params, answer)
 
-    async def put_to(self, client: Client) -> JsonObject:
-        request = self.request
+    async def ask_client(self, client: Client) -> JsonObject:
+        request = self.client_request
         params = request["params"]
         assert isinstance(params, dict)
-        return await client.put(self.method, params)
+        return await client.send_request(self.method, params)
 
 
-def _missing(method: str, params: JsonObject, capabilities: JsonObject) -> str | None:
+def _find_missing_capability(
+    method: str, params: JsonObject, capabilities: JsonObject
+) -> str | None:
     """The capability that the client would need and did not declare."""
     if method == ELICITATION:
-        return _missing_mode(params.get("mode", "form"), capabilities.get("elicitation"))
+        return _find_missing_mode(params.get("mode", "form"), capabilities.get("elicitation"))
     if method == SAMPLING:
         declared = capabilities.get("sampling")
         if not isinstance(declared, dict):
@@ -78,7 +80,7 @@ def _missing(method: str, params: JsonObject, capabilities: JsonObject) -> str |
     return method
 
 
-def _missing_mode(mode: Json, declared: Json) -> str | None:
+def _find_missing_mode(mode: Json, declared: Json) -> str | None:
     """A bare `elicitation` means forms; one that names modes must name this one."""
     if not isinstance(declared, dict):
         return "elicitation"

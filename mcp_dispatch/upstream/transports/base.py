@@ -30,7 +30,7 @@ class Transport(Protocol):
     def writer(self) -> SessionWriter: ...
 
     @property
-    def over(self) -> anyio.Event: ...
+    def closed(self) -> anyio.Event: ...
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -38,14 +38,14 @@ class Transport(Protocol):
         """Carries messages until cancelled; goes on beside whoever reads and writes."""
         ...
 
-    def agreed(self, version: str) -> None:
+    def set_protocol_version(self, version: str) -> None:
         """Told of the protocol version once both sides have settled on one."""
         ...
 
-    def loss(self, id: RequestId) -> UpstreamError | None:
+    def pop_error(self, id: RequestId) -> UpstreamError | None:
         """Why this request got no answer, where that is no matter of the whole connection."""
         ...
 
-    async def end(self, patience: float) -> str:
+    async def wait_for_end_reason(self, timeout: float) -> str:
         """How it ended, as a clause about the server; asked once `over` is set."""
         ...

@@ -9,11 +9,11 @@ from mcp_dispatch.upstream.errors import RequestLost
 ACCEPT_ENCODING: Final = "gzip"
 """The one encoding whose output `zlib` hands out in pieces as small as we ask for."""
 
-_GZIP_FRAME: Final = 16 + zlib.MAX_WBITS
-_PIECE: Final = 256 * 1024
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+_CHUNK_BYTES: Final = 256 * 1024
 
 
-async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
+async def unpack_body(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
     """The plain bytes, whatever a small chunk may grow into. Raises `RequestLost`."""
     match encoding.strip().lower():
         case "" | "identity":
@@ -28,17 +28,17 @@ async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator
             raise RequestLost(f"packed its answer otherwise than in {ACCEPT_ENCODING}")
 
 
-async def whole(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+async def read_body(chunks: AsyncIterable[bytes], limit: int) -> bytes:
     """All of it. Raises `RequestLost` where it is more than `limit` bytes."""
     body = bytearray()
     async for chunk in chunks:
         body += chunk
         if len(body) > limit:
-            raise too_large(limit)
+            raise build_too_large_error(limit)
     return bytes(body)
 
 
-def too_large(limit: int) -> RequestLost:
+def build_too_large_error(limit: int) -> RequestLost:
     return RequestLost(
         f"sent an answer of more than {limit:,} bytes, the most that is taken "
         '("dispatch.upstreams.maxMessageBytes" in the settings)'
@@ -47,13 +47,13 @@ def too_large(limit: int) -> RequestLost:
 
 class _Gunzip:
     def __init__(self) -> None:
-        self._member = zlib.decompressobj(_GZIP_FRAME)
+        self._member = zlib.decompressobj(_GZIP_WBITS)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         rest = chunk
         while rest and not self._member.eof:
             try:
-                piece = self._member.decompress(rest, _PIECE)
+                piece = self._member.decompress(rest, _CHUNK_BYTES)
             except zlib.error as error:
                 raise RequestLost("sent as gzip what is none") from error
             if piece:

@@ -11,44 +11,46 @@ import anyio
 from anyio.abc import ByteReceiveStream
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.processes.child import CannotStart, Child
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.processes.environment import inherited
-from mcp_dispatch.upstream.errors import NotTaken
+from mcp_dispatch.processes.child import ChildProcess, ProcessStartError
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.processes.environment import remove_own_variables
+from mcp_dispatch.upstream.errors import RequestNotExecuted
 from mcp_dispatch.wire.codec import Undecodable, decode
 
 HELPER_SECONDS: Final = 10.0
-_MOST_OUTPUT: Final = 1 << 20
-_GRACE: Final = 1.0
+_MAX_OUTPUT_BYTES: Final = 1 << 20
+_TERMINATE_SECONDS: Final = 1.0
 
 
-class HelperFailed(Exception):
+class HeadersHelperFailed(Exception):
     """The message is a clause about the helper, without anything that it printed."""
 
 
 class HeadersHelper:
     def __init__(
         self,
-        line: str,
+        command: str,
         server: str,
         url: str,
-        children: Children,
+        children: ProcessGroup,
         environ: Mapping[str, str],
         cwd: Path,
         *,
-        seconds: float = HELPER_SECONDS,
+        timeout: float = HELPER_SECONDS,
     ) -> None:
-        self._argv = ["cmd", "/c", line] if sys.platform == "win32" else ["/bin/sh", "-c", line]
+        self._argv = (
+            ["cmd", "/c", command] if sys.platform == "win32" else ["/bin/sh", "-c", command]
+        )
         self._environ = {
-            **inherited(environ),
+            **remove_own_variables(environ),
             "CLAUDE_CODE_MCP_SERVER_NAME": server,
             "CLAUDE_CODE_MCP_SERVER_URL": url,
         }
         self._children = children
         self._cwd = cwd
-        self._seconds = seconds
+        self._timeout = timeout
 
-    async def headers(self) -> dict[str, str]:
+    async def fetch_headers(self) -> dict[str, str]:
         """Raises `HelperFailed`."""
         try:
             child = await self._children.spawn(
@@ -59,105 +61,105 @@ class HeadersHelper:
                 stdout=PIPE,
                 stderr=DEVNULL,
             )
-        except CannotStart as error:
-            raise HelperFailed(f"cannot be started: {error.problem}") from error
+        except ProcessStartError as error:
+            raise HeadersHelperFailed(f"cannot be started: {error.problem}") from error
         try:
-            return _read(await self._output(child))
+            return _parse_headers(await self._read_output(child))
         finally:
             with anyio.CancelScope(shield=True):
-                await child.aclose(_GRACE)
+                await child.aclose(_TERMINATE_SECONDS)
 
-    async def _output(self, child: Child) -> bytes:
+    async def _read_output(self, child: ChildProcess) -> bytes:
         assert child.stdout is not None, "stdout is a pipe"
-        with anyio.move_on_after(self._seconds):
-            printed = await _all(child.stdout)
+        with anyio.move_on_after(self._timeout):
+            printed = await _read_all(child.stdout)
             code = await child.wait()
             if code:
-                raise HelperFailed(f"ended with code {code}")
+                raise HeadersHelperFailed(f"ended with code {code}")
             return printed
-        raise HelperFailed(f"did not end within {self._seconds:g} s")
+        raise HeadersHelperFailed(f"did not end within {self._timeout:g} s")
 
 
-async def _all(stream: ByteReceiveStream) -> bytes:
+async def _read_all(stream: ByteReceiveStream) -> bytes:
     printed = bytearray()
     async for chunk in stream:
         printed += chunk
-        if len(printed) > _MOST_OUTPUT:
-            raise HelperFailed(f"printed more than {_MOST_OUTPUT:,} bytes")
+        if len(printed) > _MAX_OUTPUT_BYTES:
+            raise HeadersHelperFailed(f"printed more than {_MAX_OUTPUT_BYTES:,} bytes")
     return bytes(printed)
 
 
-def _read(printed: bytes) -> dict[str, str]:
+def _parse_headers(printed: bytes) -> dict[str, str]:
     try:
         value: Json = decode(printed)
     except Undecodable as error:
-        raise HelperFailed("printed something other than a JSON object") from error
+        raise HeadersHelperFailed("printed something other than a JSON object") from error
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise HelperFailed("printed something other than a JSON object of texts")
+        raise HeadersHelperFailed("printed something other than a JSON object of texts")
     return cast("dict[str, str]", value)
 
 
-_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
+_NAME_PATTERN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE_PATTERN: Final = re.compile(r"[\t\x20-\x7e]*")
 # They are the transport's: to set them otherwise would only break it.
-_OURS: Final = frozenset(
+_RESERVED_NAMES: Final = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "host"}
     | {"last-event-id", "transfer-encoding"}
     | {"mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"}
 )
 
 
-def header_problem(name: str, value: str) -> str | None:
+def find_header_problem(name: str, value: str) -> str | None:
     """What is wrong with a header, without its value, which may be a secret."""
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         return "is not a name that a header can have"
-    if name.lower() in _OURS or name.lower().startswith("mcp-param-"):
+    if name.lower() in _RESERVED_NAMES or name.lower().startswith("mcp-param-"):
         return "is set by the protocol itself"
-    if not _VALUE.fullmatch(value):
+    if not _VALUE_PATTERN.fullmatch(value):
         return "has a character that a header cannot hold"
     return None
 
 
-class Headers:
+class HeaderSource:
     """The helper runs before the first request, and again on `renew`."""
 
     def __init__(self, static: Mapping[str, str], helper: HeadersHelper | None) -> None:
         self._static = dict(static)
         self._helper = helper
-        self._known: dict[str, str] | None = None if helper else self._static
-        self._asking = anyio.Lock()
+        self._headers: dict[str, str] | None = None if helper else self._static
+        self._lock = anyio.Lock()
 
-    async def current(self) -> Mapping[str, str]:
+    async def load(self) -> Mapping[str, str]:
         """Raises `NotTaken` where the helper gives none."""
-        if self._known is None:
-            async with self._asking:
-                if self._known is None:
-                    self._known = await self._ask()
-        return self._known
+        if self._headers is None:
+            async with self._lock:
+                if self._headers is None:
+                    self._headers = await self._run_helper()
+        return self._headers
 
-    async def renewed(self, stale: Mapping[str, str]) -> bool:
+    async def refresh(self, stale: Mapping[str, str]) -> bool:
         """Whether there are others now than those that were turned down."""
         if self._helper is None:
             return False
-        async with self._asking:
-            if self._known is stale:
-                self._known = await self._ask()
-        return self._known != stale
+        async with self._lock:
+            if self._headers is stale:
+                self._headers = await self._run_helper()
+        return self._headers != stale
 
-    async def _ask(self) -> dict[str, str]:
+    async def _run_helper(self) -> dict[str, str]:
         assert self._helper is not None
         try:
-            given = await self._helper.headers()
-            _check(given)
-        except HelperFailed as error:
-            raise NotTaken(f"has a headersHelper that {error}") from error
+            given = await self._helper.fetch_headers()
+            _check_headers(given)
+        except HeadersHelperFailed as error:
+            raise RequestNotExecuted(f"has a headersHelper that {error}") from error
         named = {name.lower() for name in given}
         kept = {name: value for name, value in self._static.items() if name.lower() not in named}
         return {**kept, **given}
 
 
-def _check(given: Mapping[str, Json]) -> None:
-    for name, value in given.items():
-        problem = header_problem(name, str(value))
+def _check_headers(headers: Mapping[str, Json]) -> None:
+    for name, value in headers.items():
+        problem = find_header_problem(name, str(value))
         if problem is not None:
-            raise HelperFailed(f"gave a header that {problem}")
+            raise HeadersHelperFailed(f"gave a header that {problem}")

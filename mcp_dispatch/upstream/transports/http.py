@@ -13,51 +13,56 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.errors import NotTaken, RequestLost, Unreachable, UpstreamError
+from mcp_dispatch.upstream.errors import (
+    RequestLost,
+    RequestNotExecuted,
+    ServerUnreachable,
+    UpstreamError,
+)
 from mcp_dispatch.upstream.transports.http_client import HttpClient
 from mcp_dispatch.upstream.transports.http_request import (
     ACCEPT_BOTH,
     EVENT_STREAM,
     JSON,
-    Asker,
+    HttpRequest,
+    HttpRequestSender,
     Pause,
-    Question,
 )
 from mcp_dispatch.upstream.transports.http_session import (
-    SESSION_FIELD,
-    Session,
+    SESSION_HEADER,
+    HttpSession,
     SessionForgotten,
-    stamped_version,
+    read_request_version,
 )
 from mcp_dispatch.upstream.transports.mailbox import Inbox, Outbox
-from mcp_dispatch.upstream.transports.sse_parser import Bookmark, events
+from mcp_dispatch.upstream.transports.sse_parser import StreamPosition, parse_events
 from mcp_dispatch.wire.codec import encode
-from mcp_dispatch.wire.jsonrpc import from_session_message, usable_id
-from mcp_dispatch.wire.sdk_streams import OnNoise, SessionReader, SessionWriter
+from mcp_dispatch.wire.jsonrpc import from_session_message, parse_request_id
+from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionWriter
 
-_LONGEST_WAIT: Final = 30.0
-_MAY_PASS: Final = frozenset({408, 425, 429})
+_MAX_WAIT_SECONDS: Final = 30.0
+_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 
 
-class Owner(Protocol):
+class StreamOwner(Protocol):
     """What the listener may tell the transport it belongs to."""
 
-    def trouble(self, problem: str) -> None: ...
+    def report_problem(self, problem: str) -> None: ...
 
-    async def renew(self, stale: str) -> None:
+    async def renew_session(self, stale: str) -> None:
         """Raises `NotTaken` and `RequestLost`."""
         ...
 
 
-class Listening:
+class StreamListener:
     def __init__(
         self,
         client: HttpClient,
-        session: Session,
+        session: HttpSession,
         inbox: Inbox,
         limit: int,
         pause: Pause,
-        owner: Owner,
+        owner: StreamOwner,
     ) -> None:
         self._client = client
         self._session = session
@@ -68,83 +73,83 @@ class Listening:
 
     async def run(self) -> None:
         """Until cancelled, or until the server says that it has no such stream."""
-        mark, failures = Bookmark(), 0
+        mark, failures = StreamPosition(), 0
         while True:
-            before = mark.read
+            before = mark.events_read
             try:
                 if not await self._listen(mark):
                     return
-            except Unreachable as error:
-                self._owner.trouble(str(error))
-            except (NotTaken, RequestLost):
+            except ServerUnreachable as error:
+                self._owner.report_problem(str(error))
+            except (RequestNotExecuted, RequestLost):
                 pass
-            failures = 0 if mark.read > before else failures + 1
-            await self._pause(min(mark.retry * 2 ** min(failures, 10), _LONGEST_WAIT))
+            failures = 0 if mark.events_read > before else failures + 1
+            await self._pause(min(mark.retry * 2 ** min(failures, 10), _MAX_WAIT_SECONDS))
 
-    async def _listen(self, mark: Bookmark) -> bool:
+    async def _listen(self, position: StreamPosition) -> bool:
         """Whether it is worth another try, once this stream has ended."""
-        headers = {**self._session.headers(), "Accept": EVENT_STREAM}
-        if mark.id is not None:
-            headers["Last-Event-ID"] = mark.id
-        async with self._client.exchange("GET", headers) as answer:
-            session = headers.get(SESSION_FIELD)
+        headers = {**self._session.build_headers(), "Accept": EVENT_STREAM}
+        if position.id is not None:
+            headers["Last-Event-ID"] = position.id
+        async with self._client.stream("GET", headers) as answer:
+            session = headers.get(SESSION_HEADER)
             if answer.status == 404 and session is not None:
                 forgotten = session
-            elif not answer.good:
-                return answer.status >= 500 or answer.status in _MAY_PASS
-            elif answer.media != EVENT_STREAM:
+            elif not answer.is_success:
+                return answer.status >= 500 or answer.status in _TRANSIENT_STATUSES
+            elif answer.media_type != EVENT_STREAM:
                 return False
             else:
-                async for event in events(answer.chunks, self._limit):
-                    mark.note(event)
+                async for event in parse_events(answer.chunks, self._limit):
+                    position.record_event(event)
                     if event.kind == "message" and event.data:
-                        for message in self._inbox.messages(event.data, answers=False):
+                        for message in self._inbox.parse_messages(event.data, answers=False):
                             await self._inbox.put(message)
                 return True
-        mark.id = None
-        await self._owner.renew(forgotten)
+        position.id = None
+        await self._owner.renew_session(forgotten)
         return True
 
 
 logger = logging.getLogger(__name__)
 
 # Seconds: for a message that has no answer to wait for; for taking leave.
-_DELIVERY: Final = 30.0
-_FAREWELL: Final = 2.0
+_DELIVERY_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 2.0
 # Each of them holds a connection open.
-_MOST_UNSENT: Final = 100
-_CHANGED: Final = tuple(
+_MAX_UNSENT: Final = 100
+_LIST_CHANGED_METHODS: Final = tuple(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Post:
+class _ActivePost:
     modern: bool
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
-class StreamableHttp:
+class StreamableHttpTransport:
     """Over once nobody listens at the address any more and no request is still being answered."""
 
     _tasks: TaskGroup
 
     def __init__(
-        self, client: HttpClient, on_noise: OnNoise, *, limit: int, pause: Pause = anyio.sleep
+        self, client: HttpClient, on_noise: OnInvalidLine, *, limit: int, pause: Pause = anyio.sleep
     ) -> None:
         self._client = client
-        self._session = Session()
+        self._session = HttpSession()
         self._inbox = Inbox(on_noise)
-        self._outbox = Outbox(self._take)
-        self._asker = Asker(client, self._session, self._inbox, limit, pause)
-        self._listening = Listening(client, self._session, self._inbox, limit, pause, self)
-        self._posts: dict[RequestId, _Post] = {}
-        self._losses: dict[RequestId, UpstreamError] = {}
-        self._renewing = anyio.Lock()
+        self._outbox = Outbox(self._handle_outgoing)
+        self._sender = HttpRequestSender(client, self._session, self._inbox, limit, pause)
+        self._listener = StreamListener(client, self._session, self._inbox, limit, pause, self)
+        self._posts: dict[RequestId, _ActivePost] = {}
+        self._errors: dict[RequestId, UpstreamError] = {}
+        self._renew_lock = anyio.Lock()
         self._renewals = 0
         self._unsent = 0
         self._fault: str | None = None
-        self._over = anyio.Event()
+        self._closed = anyio.Event()
 
     @property
     def has_headers(self) -> bool:
@@ -163,8 +168,8 @@ class StreamableHttp:
         return self._outbox
 
     @property
-    def over(self) -> anyio.Event:
-        return self._over
+    def closed(self) -> anyio.Event:
+        return self._closed
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         try:
@@ -172,112 +177,118 @@ class StreamableHttp:
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(_FAREWELL):
-                await self._take_leave()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+                await self._end_session()
 
-    def agreed(self, version: str) -> None:
+    def set_protocol_version(self, version: str) -> None:
         self._session.version = version
 
-    def loss(self, id: RequestId) -> UpstreamError | None:
-        return self._losses.pop(id, None)
+    def pop_error(self, id: RequestId) -> UpstreamError | None:
+        return self._errors.pop(id, None)
 
-    async def end(self, patience: float) -> str:
+    async def wait_for_end_reason(self, timeout: float) -> str:
         return self._fault or "closed the connection"
 
     # -- what is written
 
-    async def _take(self, item: SessionMessage) -> None:
+    async def _handle_outgoing(self, item: SessionMessage) -> None:
         message = from_session_message(item)
         body, method = encode(message), message.get("method")
         if isinstance(item.message, JSONRPCRequest):
-            self._start(Question(item.message.id, message, body, _own_headers(item)))
+            self._start_request(
+                HttpRequest(item.message.id, message, body, _read_own_headers(item))
+            )
         elif method == "notifications/cancelled":
-            await self._cancel(message, body)
+            await self._cancel_request(message, body)
         else:
-            await self._tell(message, body)
+            await self._send_message(message, body)
             if method == "notifications/initialized":
-                self._tasks.start_soon(self._listening.run)
+                self._tasks.start_soon(self._listener.run)
 
-    def _start(self, question: Question) -> None:
+    def _start_request(self, request: HttpRequest) -> None:
         # Known before it runs: the next message may already be the one that cancels it.
-        post = _Post(stamped_version(question.message) is not None)
-        self._posts[question.id] = post
-        self._tasks.start_soon(self._carry, question, post)
+        post = _ActivePost(read_request_version(request.message) is not None)
+        self._posts[request.id] = post
+        self._tasks.start_soon(self._run_request, request, post)
 
-    async def _carry(self, question: Question, post: _Post) -> None:
+    async def _run_request(self, request: HttpRequest, post: _ActivePost) -> None:
         loss: UpstreamError | None = None
         with post.scope:
             try:
-                await self._ask(question)
+                await self._send_request(request)
                 self._fault = None
             except UpstreamError as error:
                 loss = error
             except Exception as error:  # the boundary: one request's trouble is no other's
                 logger.exception("a request to an upstream failed")
                 loss = RequestLost(f"could not be understood ({type(error).__name__})")
-        del self._posts[question.id]
-        if isinstance(loss, Unreachable):
+        del self._posts[request.id]
+        if isinstance(loss, ServerUnreachable):
             self._fault = str(loss)
-        self._settle()
+        self._close_if_idle()
         if loss is not None:
-            self._losses[question.id] = loss
-            await self._inbox.lose(question.id)
+            self._errors[request.id] = loss
+            await self._inbox.put_lost_error(request.id)
 
-    async def _ask(self, question: Question) -> None:
-        take = partial(self._inbox.put, about=question.id)
-        if self._renewing.locked():
-            async with self._renewing:
+    async def _send_request(self, request: HttpRequest) -> None:
+        take = partial(self._inbox.put, related_id=request.id)
+        if self._renew_lock.locked():
+            async with self._renew_lock:
                 pass
         try:
-            await self._asker.ask(question, take)
+            await self._sender.send(request, take)
         except SessionForgotten as forgotten:
-            await self.renew(forgotten.id)
+            await self.renew_session(forgotten.id)
             try:
-                await self._asker.ask(question, take)
+                await self._sender.send(request, take)
             except SessionForgotten as again:
-                raise NotTaken("forgets every session at once") from again
+                raise RequestNotExecuted("forgets every session at once") from again
 
-    async def _cancel(self, message: JsonObject, body: bytes) -> None:
+    async def _cancel_request(self, message: JsonObject, body: bytes) -> None:
         """In the era without sessions the end of the stream says it all."""
         params = message.get("params")
-        id = usable_id(params.get("requestId")) if isinstance(params, dict) else None
+        id = parse_request_id(params.get("requestId")) if isinstance(params, dict) else None
         post = None if id is None else self._posts.get(id)
         try:
             if post is not None and not post.modern:
-                await self._tell(message, body)
+                await self._send_message(message, body)
         finally:
             if post is not None:
                 post.scope.cancel()
 
-    async def _tell(self, message: JsonObject, body: bytes) -> None:
+    async def _send_message(self, message: JsonObject, body: bytes) -> None:
         """A message without an answer. That it did not arrive shows in what comes after it."""
-        if self._unsent >= _MOST_UNSENT:
+        if self._unsent >= _MAX_UNSENT:
             self._fault = "keeps asking and does not take the answers"
-            self._over.set()
+            self._closed.set()
             return
-        headers = {"Accept": ACCEPT_BOTH, "Content-Type": JSON, **self._session.headers(message)}
+        headers = {
+            "Accept": ACCEPT_BOTH,
+            "Content-Type": JSON,
+            **self._session.build_headers(message),
+        }
         self._unsent += 1
         try:
-            with suppress(NotTaken, RequestLost), anyio.move_on_after(_DELIVERY):
-                async with self._client.exchange("POST", headers, body):
+            with suppress(RequestNotExecuted, RequestLost), anyio.move_on_after(_DELIVERY_SECONDS):
+                async with self._client.stream("POST", headers, body):
                     return
         finally:
             self._unsent -= 1
 
     # -- what becomes of the connection
 
-    def trouble(self, problem: str) -> None:
+    def report_problem(self, problem: str) -> None:
         self._fault = problem
-        self._settle()
+        self._close_if_idle()
 
-    def _settle(self) -> None:
+    def _close_if_idle(self) -> None:
         if self._fault is not None and not self._posts:
-            self._over.set()
+            self._closed.set()
 
-    async def renew(self, stale: str) -> None:
+    async def renew_session(self, stale: str) -> None:
         """Begins another session, in place of one that the server has forgotten."""
-        async with self._renewing:
-            greeting = self._session.greeting
+        async with self._renew_lock:
+            greeting = self._session.initialize_request
             if self._session.id != stale or greeting is None:
                 return
             self._renewals += 1
@@ -285,26 +296,26 @@ class StreamableHttp:
             again: JsonObject = {**greeting, "id": id}
             answers: list[JsonObject] = []
 
-            async def take(message: JsonObject) -> None:
+            async def collect(message: JsonObject) -> None:
                 answers.append(message)
 
-            await self._asker.ask(Question(id, again, encode(again), {}), take)
+            await self._sender.send(HttpRequest(id, again, encode(again), {}), collect)
             if answers[-1].get("error") is not None:
                 self._session.id = stale
-                raise NotTaken("forgot the session and refuses to begin another")
+                raise RequestNotExecuted("forgot the session and refuses to begin another")
             initialized: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            await self._tell(initialized, encode(initialized))
+            await self._send_message(initialized, encode(initialized))
         # It may be another server by now.
-        for method in _CHANGED:
+        for method in _LIST_CHANGED_METHODS:
             await self._inbox.put({"jsonrpc": "2.0", "method": method})
 
-    async def _take_leave(self) -> None:
+    async def _end_session(self) -> None:
         if self._session.id is not None and self._fault is None:
-            with suppress(NotTaken, RequestLost):
-                async with self._client.exchange("DELETE", self._session.headers()):
+            with suppress(RequestNotExecuted, RequestLost):
+                async with self._client.stream("DELETE", self._session.build_headers()):
                     return
 
 
-def _own_headers(item: SessionMessage) -> Mapping[str, str]:
+def _read_own_headers(item: SessionMessage) -> Mapping[str, str]:
     own = item.metadata.headers if isinstance(item.metadata, ClientMessageMetadata) else None
     return own or {}

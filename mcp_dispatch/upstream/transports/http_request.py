@@ -7,28 +7,32 @@ from typing import Final
 from mcp_types import RequestId
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.upstream.errors import NotTaken, RequestLost, Unreachable
-from mcp_dispatch.upstream.transports.body import whole
-from mcp_dispatch.upstream.transports.http_client import Answer, HttpClient, refusal
-from mcp_dispatch.upstream.transports.http_session import SESSION_FIELD, Session, SessionForgotten
+from mcp_dispatch.upstream.errors import RequestLost, RequestNotExecuted, ServerUnreachable
+from mcp_dispatch.upstream.transports.body import read_body
+from mcp_dispatch.upstream.transports.http_client import HttpClient, HttpResponse, to_status_error
+from mcp_dispatch.upstream.transports.http_session import (
+    SESSION_HEADER,
+    HttpSession,
+    SessionForgotten,
+)
 from mcp_dispatch.upstream.transports.mailbox import Inbox, is_answer
-from mcp_dispatch.upstream.transports.sse_parser import Bookmark, events
+from mcp_dispatch.upstream.transports.sse_parser import StreamPosition, parse_events
 from mcp_dispatch.wire.codec import Undecodable, decode
-from mcp_dispatch.wire.jsonrpc import envelope_problem
+from mcp_dispatch.wire.jsonrpc import check_envelope
 
 ACCEPT_BOTH: Final = "application/json, text/event-stream"
 EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 
-_MOST_OF_AN_ERROR: Final = 64 * 1024
-_MOST_RESUMES: Final = 5
+_MAX_ERROR_BYTES: Final = 64 * 1024
+_MAX_RESUMES: Final = 5
 
-Take = Callable[[JsonObject], Awaitable[None]]
+HandleMessage = Callable[[JsonObject], Awaitable[None]]
 Pause = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class HttpRequest:
     """A request as it goes out: its id, itself, its bytes, and headers that only it has."""
 
     id: RequestId
@@ -37,9 +41,9 @@ class Question:
     headers: Mapping[str, str]
 
 
-class Asker:
+class HttpRequestSender:
     def __init__(
-        self, client: HttpClient, session: Session, inbox: Inbox, limit: int, pause: Pause
+        self, client: HttpClient, session: HttpSession, inbox: Inbox, limit: int, pause: Pause
     ) -> None:
         self._client = client
         self._session = session
@@ -47,111 +51,121 @@ class Asker:
         self._limit = limit
         self._pause = pause
 
-    async def ask(self, question: Question, take: Take) -> None:
+    async def send(self, request: HttpRequest, handle: HandleMessage) -> None:
         """Hands over all that comes, the answer last. Raises `NotTaken` and `RequestLost`."""
-        mark = Bookmark()
+        mark = StreamPosition()
         try:
-            answered = await self._post(question, mark, take)
+            answered = await self._post(request, mark, handle)
         except RequestLost:
             if mark.id is None:
                 raise
             answered = False
         if not answered:
-            await self._resume(question.id, mark, take)
+            await self._resume(request.id, mark, handle)
 
-    async def _post(self, question: Question, mark: Bookmark, take: Take) -> bool:
-        own = self._session.headers(question.message)
-        headers = {"Accept": ACCEPT_BOTH, "Content-Type": JSON, **question.headers, **own}
-        async with self._client.exchange("POST", headers, question.body) as answer:
-            if not answer.good:
-                await self._hear_refusal(question, answer, own.get(SESSION_FIELD), take)
+    async def _post(
+        self, request: HttpRequest, position: StreamPosition, handle: HandleMessage
+    ) -> bool:
+        own = self._session.build_headers(request.message)
+        headers = {"Accept": ACCEPT_BOTH, "Content-Type": JSON, **request.headers, **own}
+        async with self._client.stream("POST", headers, request.body) as answer:
+            if not answer.is_success:
+                await self._handle_refusal(request, answer, own.get(SESSION_HEADER), handle)
                 return True
-            if question.message.get("method") == "initialize":
-                self._session.begin(question.message, answer.fields)
-            return await self._read(question.id, answer, mark, take)
+            if request.message.get("method") == "initialize":
+                self._session.begin(request.message, answer.headers)
+            return await self._read_response(request.id, answer, position, handle)
 
-    async def _read(self, id: RequestId, answer: Answer, mark: Bookmark, take: Take) -> bool:
+    async def _read_response(
+        self, id: RequestId, response: HttpResponse, position: StreamPosition, handle: HandleMessage
+    ) -> bool:
         """Whether the answer was there."""
-        match answer.media:
+        match response.media_type:
             case "application/json":
-                text = await whole(answer.chunks, self._limit)
-                return await self._hand_over(text, id, take)
+                text = await read_body(response.chunks, self._limit)
+                return await self._forward_messages(text, id, handle)
             case "text/event-stream":
-                async for event in events(answer.chunks, self._limit):
-                    mark.note(event)
+                async for event in parse_events(response.chunks, self._limit):
+                    position.record_event(event)
                     said = event.kind == "message" and event.data
-                    if said and await self._hand_over(event.data, id, take):
+                    if said and await self._forward_messages(event.data, id, handle):
                         return True
                 return False
-            case "" if answer.status in (202, 204):
+            case "" if response.status in (202, 204):
                 raise RequestLost("took the request and will not answer it")
             case media:
                 raise RequestLost(
                     f"answered with the content type {media[:80]!r}, which is none here"
                 )
 
-    async def _hand_over(self, text: bytes, id: RequestId, take: Take) -> bool:
+    async def _forward_messages(self, text: bytes, id: RequestId, handle: HandleMessage) -> bool:
         answered = False
-        for message in self._inbox.messages(text, id):
-            await take(message)
+        for message in self._inbox.parse_messages(text, id):
+            await handle(message)
             answered = answered or is_answer(message)
         return answered
 
-    async def _resume(self, id: RequestId, mark: Bookmark, take: Take) -> None:
+    async def _resume(self, id: RequestId, position: StreamPosition, handle: HandleMessage) -> None:
         """Asks for the rest of an answer that was cut short. The request is not made again."""
         failures = 0
-        while mark.id is not None and failures < _MOST_RESUMES:
-            await self._pause(mark.retry)
-            before = mark.read
+        while position.id is not None and failures < _MAX_RESUMES:
+            await self._pause(position.retry)
+            before = position.events_read
             try:
-                if await self._go_on(id, mark, take):
+                if await self._resume_once(id, position, handle):
                     return
-            except (RequestLost, Unreachable):
+            except (RequestLost, ServerUnreachable):
                 pass
-            failures = 0 if mark.read > before else failures + 1
+            failures = 0 if position.events_read > before else failures + 1
         raise RequestLost("ended its answer before it was complete")
 
-    async def _go_on(self, id: RequestId, mark: Bookmark, take: Take) -> bool:
+    async def _resume_once(
+        self, id: RequestId, position: StreamPosition, handle: HandleMessage
+    ) -> bool:
         headers = {
-            **self._session.headers(),
+            **self._session.build_headers(),
             "Accept": EVENT_STREAM,
-            "Last-Event-ID": mark.id or "",
+            "Last-Event-ID": position.id or "",
         }
-        async with self._client.exchange("GET", headers) as answer:
-            if not answer.good or answer.media != EVENT_STREAM:
-                mark.id = None  # it will not be otherwise the next time
+        async with self._client.stream("GET", headers) as answer:
+            if not answer.is_success or answer.media_type != EVENT_STREAM:
+                position.id = None  # it will not be otherwise the next time
                 return False
-            return await self._read(id, answer, mark, take)
+            return await self._read_response(id, answer, position, handle)
 
-    async def _hear_refusal(
-        self, question: Question, answer: Answer, session: str | None, take: Take
+    async def _handle_refusal(
+        self,
+        request: HttpRequest,
+        response: HttpResponse,
+        session: str | None,
+        handle: HandleMessage,
     ) -> None:
         """An error of the protocol is the answer; anything else is raised."""
-        error = await _error_in(answer)
-        if session is not None and _forgotten(answer.status, error, question.id):
+        error = await _read_error(response)
+        if session is not None and _is_session_forgotten(response.status, error, request.id):
             raise SessionForgotten(session)
         if error is not None:
-            await take({**error, "id": question.id})
-        elif question.message.get("method") == "initialize" and answer.status in (404, 405):
+            await handle({**error, "id": request.id})
+        elif request.message.get("method") == "initialize" and response.status in (404, 405):
             advice = 'if it is an older server, set "type": "sse"'
-            raise NotTaken(f"{refusal(answer.status)}; {advice}")
+            raise RequestNotExecuted(f"{to_status_error(response.status)}; {advice}")
         else:
-            raise refusal(answer.status)
+            raise to_status_error(response.status)
 
 
-async def _error_in(answer: Answer) -> JsonObject | None:
-    if answer.media != JSON:
+async def _read_error(response: HttpResponse) -> JsonObject | None:
+    if response.media_type != JSON:
         return None
     try:
-        value: Json = decode(await whole(answer.chunks, _MOST_OF_AN_ERROR))
+        value: Json = decode(await read_body(response.chunks, _MAX_ERROR_BYTES))
     except (RequestLost, Undecodable):
         return None
     if not isinstance(value, dict) or value.get("error") is None:
         return None
-    return None if envelope_problem({**value, "id": None}) else value
+    return None if check_envelope({**value, "id": None}) else value
 
 
-def _forgotten(status: int, error: JsonObject | None, id: RequestId) -> bool:
+def _is_session_forgotten(status: int, error: JsonObject | None, id: RequestId) -> bool:
     """404 by the book; 400 in the way of some servers, whose error then names no request."""
     if error is not None and error.get("id") == id:
         return False

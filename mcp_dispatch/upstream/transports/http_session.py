@@ -13,37 +13,37 @@ from mcp.shared.inbound import (
 )
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.upstream.errors import NotTaken
+from mcp_dispatch.upstream.errors import RequestNotExecuted
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 
 
-def stamped_version(message: JsonObject) -> str | None:
+def read_request_version(message: JsonObject) -> str | None:
     """The version that a request of the era without a handshake carries with it."""
-    version = _object(_object(message.get("params")).get("_meta")).get(VERSION_KEY)
+    version = _as_object(_as_object(message.get("params")).get("_meta")).get(VERSION_KEY)
     return version if isinstance(version, str) else None
 
 
-def modern_headers(message: JsonObject, version: str) -> dict[str, str]:
+def build_modern_headers(message: JsonObject, version: str) -> dict[str, str]:
     method = str(message.get("method"))
     headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
     key = NAME_BEARING_METHODS.get(method)
-    name = _object(message.get("params")).get(key) if key else None
+    name = _as_object(message.get("params")).get(key) if key else None
     if isinstance(name, str):
         headers[MCP_NAME_HEADER] = encode_header_value(name)
     return headers
 
 
-def _object(value: Json) -> JsonObject:
+def _as_object(value: Json) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-SESSION_FIELD: Final = "mcp-session-id"
-VERSION_FIELD: Final = "mcp-protocol-version"
-_ID: Final = re.compile(r"[!-~]{1,4096}")
+SESSION_HEADER: Final = "mcp-session-id"
+VERSION_HEADER: Final = "mcp-protocol-version"
+_SESSION_ID_PATTERN: Final = re.compile(r"[!-~]{1,4096}")
 
 
-class SessionForgotten(NotTaken):
+class SessionForgotten(RequestNotExecuted):
     """The server does not know the session, and has therefore not looked at the request."""
 
     def __init__(self, id: str) -> None:
@@ -51,26 +51,26 @@ class SessionForgotten(NotTaken):
         self.id = id
 
 
-class Session:
+class HttpSession:
     """Stays empty with servers that have no sessions, and in the era that has none."""
 
     def __init__(self) -> None:
         self.id: str | None = None
         self.version: str | None = None
-        self.greeting: JsonObject | None = None
+        self.initialize_request: JsonObject | None = None
 
-    def headers(self, message: JsonObject | None = None) -> dict[str, str]:
+    def build_headers(self, message: JsonObject | None = None) -> dict[str, str]:
         """For a request, or for a stream that is no request."""
         if message is not None and message.get("method") == "initialize":
             return {}
-        modern = None if message is None else stamped_version(message)
+        modern = None if message is None else read_request_version(message)
         if message is not None and modern is not None:
-            return modern_headers(message, modern)
-        headers = {} if self.version is None else {VERSION_FIELD: self.version}
-        return headers if self.id is None else {**headers, SESSION_FIELD: self.id}
+            return build_modern_headers(message, modern)
+        headers = {} if self.version is None else {VERSION_HEADER: self.version}
+        return headers if self.id is None else {**headers, SESSION_HEADER: self.id}
 
-    def begin(self, greeting: JsonObject, fields: Mapping[str, str]) -> None:
+    def begin(self, initialize_request: JsonObject, response_headers: Mapping[str, str]) -> None:
         """The server has answered `initialize`."""
-        given = fields.get(SESSION_FIELD, "")
-        self.greeting = greeting
-        self.id = given if _ID.fullmatch(given) else None
+        given = response_headers.get(SESSION_HEADER, "")
+        self.initialize_request = initialize_request
+        self.id = given if _SESSION_ID_PATTERN.fullmatch(given) else None

@@ -10,51 +10,51 @@ from mcp_types import RequestId
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import Undecodable, decode
-from mcp_dispatch.wire.jsonrpc import envelope_problem, error_message, to_session_message
-from mcp_dispatch.wire.sdk_streams import OnNoise, SessionReader, SessionWriter
+from mcp_dispatch.wire.jsonrpc import build_error_message, check_envelope, to_session_message
+from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionWriter
 
-_MOST_WAITING: Final = 16
-_SAMPLE: Final = 200
+_MAX_QUEUED: Final = 16
+_SAMPLE_BYTES: Final = 200
 # The SDK needs a code for what is told it in place of an answer; who asked looks at the loss.
-_LOST: Final = -32000
+_LOST_CODE: Final = -32000
 
 
 class Inbox(SessionReader):
     """A message that is none is reported and skipped. Whoever puts waits for the reader."""
 
-    def __init__(self, on_noise: OnNoise) -> None:
+    def __init__(self, on_noise: OnInvalidLine) -> None:
         super().__init__()
         self._on_noise = on_noise
-        self._waiting: deque[SessionMessage] = deque()
+        self._queue: deque[SessionMessage] = deque()
         self._filled = anyio.Event()
         self._emptied = anyio.Event()
 
     async def receive(self) -> SessionMessage | Exception:
-        while not self._waiting:
+        while not self._queue:
             if self._closed:
                 raise anyio.ClosedResourceError
             self._filled = anyio.Event()
             await self._filled.wait()
         self._emptied.set()
-        return self._waiting.popleft()
+        return self._queue.popleft()
 
     async def aclose(self) -> None:
         await super().aclose()
         self._filled.set()
         self._emptied.set()
 
-    async def put(self, message: JsonObject, about: RequestId | None = None) -> None:
+    async def put(self, message: JsonObject, related_id: RequestId | None = None) -> None:
         """`about` is the request of ours in whose answer the message came."""
         await self._put(
-            to_session_message(message, ServerMessageMetadata(related_request_id=about))
+            to_session_message(message, ServerMessageMetadata(related_request_id=related_id))
         )
 
-    async def lose(self, id: RequestId) -> None:
+    async def put_lost_error(self, id: RequestId) -> None:
         """Wakes whoever waits for the answer to this request."""
-        await self._put(to_session_message(error_message(id, _LOST, "no answer")))
+        await self._put(to_session_message(build_error_message(id, _LOST_CODE, "no answer")))
 
-    def messages(
-        self, text: bytes, about: RequestId | None = None, *, answers: bool = True
+    def parse_messages(
+        self, text: bytes, related_id: RequestId | None = None, *, answers: bool = True
     ) -> Iterator[JsonObject]:
         """Those of one body or event.
 
@@ -65,56 +65,60 @@ class Inbox(SessionReader):
         try:
             value = decode(text)
         except Undecodable:
-            self._on_noise("undecodable", text[:_SAMPLE])
+            self._on_noise("undecodable", text[:_SAMPLE_BYTES])
             return
         for each in value if isinstance(value, list) else [value]:
-            message = _message(each, about, answers)
+            message = _parse_message(each, related_id, answers)
             if message is None:
-                self._on_noise("envelope", text[:_SAMPLE])
+                self._on_noise("envelope", text[:_SAMPLE_BYTES])
             else:
                 yield message
 
     async def _put(self, message: SessionMessage) -> None:
         """What comes when nobody reads any more is dropped: the connection is being left."""
-        while len(self._waiting) >= _MOST_WAITING and not self._closed:
+        while len(self._queue) >= _MAX_QUEUED and not self._closed:
             self._emptied = anyio.Event()
             await self._emptied.wait()
         if not self._closed:
-            self._waiting.append(message)
+            self._queue.append(message)
             self._filled.set()
 
 
 class Outbox(SessionWriter):
     """Hands each message over, one by one or side by side as the transport likes."""
 
-    def __init__(self, take: Callable[[SessionMessage], Awaitable[None]]) -> None:
+    def __init__(self, deliver: Callable[[SessionMessage], Awaitable[None]]) -> None:
         super().__init__()
-        self._take = take
+        self._deliver = deliver
 
     async def send(self, item: SessionMessage, /) -> None:
         if self._closed:
             raise anyio.ClosedResourceError
-        await self._take(item)
+        await self._deliver(item)
 
 
 def is_answer(message: JsonObject) -> bool:
     return message.get("method") is None
 
 
-def _message(value: Json, about: RequestId | None, answers: bool) -> JsonObject | None:
-    problem = envelope_problem(value)
+def _parse_message(value: Json, related_id: RequestId | None, answers: bool) -> JsonObject | None:
+    problem = check_envelope(value)
     if problem is not None:
-        id = problem.awaited
-        awaited = answers and id is not None and (about is None or _same(id, about))
-        return error_message(id, problem.code, problem.message) if awaited else None
+        id = problem.response_id
+        awaited = answers and id is not None and (related_id is None or _is_same_id(id, related_id))
+        return build_error_message(id, problem.code, problem.message) if awaited else None
     assert isinstance(value, dict)
     if not is_answer(value):
         return value
-    if about is not None and value.get("id") is None:
-        return {**value, "id": about}
-    return value if answers and (about is None or _same(value.get("id"), about)) else None
+    if related_id is not None and value.get("id") is None:
+        return {**value, "id": related_id}
+    return (
+        value
+        if answers and (related_id is None or _is_same_id(value.get("id"), related_id))
+        else None
+    )
 
 
-def _same(id: Json, about: RequestId) -> bool:
+def _is_same_id(id: Json, related_id: RequestId) -> bool:
     # "1" is not 1, and True is not 1 either.
-    return type(id) is type(about) and id == about
+    return type(id) is type(related_id) and id == related_id

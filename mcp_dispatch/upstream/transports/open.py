@@ -5,42 +5,44 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.config.model import Address, Launch, ServerConfig
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.upstream.config.model import RemoteEndpoint, ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.transports.base import Transport
-from mcp_dispatch.upstream.transports.process import StderrLog, running
+from mcp_dispatch.upstream.transports.process import StderrLog, run_server_process
 from mcp_dispatch.upstream.transports.stdio import StdioTransport
-from mcp_dispatch.wire.sdk_streams import OnNoise
+from mcp_dispatch.wire.sdk_streams import OnInvalidLine
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LaunchContext:
     """Where servers run: whose children they are, what they may see, where their logs go."""
 
-    children: Children
+    children: ProcessGroup
     logs: Path
     environ: Mapping[str, str]
     cwd: Path
 
 
 @asynccontextmanager
-async def opened(
-    config: ServerConfig, place: Place, log: StderrLog, on_noise: OnNoise
+async def open_transport(
+    config: ServerConfig, context: LaunchContext, log: StderrLog, on_noise: OnInvalidLine
 ) -> AsyncGenerator[Transport, None]:
     """Nothing of it outlives the block. Raises `CannotStart`, `NotTaken`, `OSError`."""
-    match config.reach:
-        case Launch() as launch:
-            async with running(launch, place.children, log, place.environ, place.cwd) as process:
+    match config.endpoint:
+        case StdioEndpoint() as launch:
+            async with run_server_process(
+                launch, context.children, log, context.environ, context.cwd
+            ) as process:
                 yield StdioTransport(process, on_noise, line_limit=config.max_message)
-        case Address() as address:
+        case RemoteEndpoint() as address:
             # Who has no such server need not wait for what only they use.
-            from mcp_dispatch.upstream.transports.open_http import remote
+            from mcp_dispatch.upstream.transports.open_http import open_remote_transport
 
             with log:
-                async with remote(
+                async with open_remote_transport(
                     address,
-                    *(config.name, place.children, place.environ, place.cwd, on_noise),
-                    connect=config.connect_timeout,
-                    limit=config.max_message,
+                    *(config.name, context.children, context.environ, context.cwd, on_noise),
+                    connect_timeout=config.connect_timeout,
+                    max_message_bytes=config.max_message,
                 ) as transport:
                     yield transport

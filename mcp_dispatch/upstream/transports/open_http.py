@@ -4,37 +4,37 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.config.model import Address
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.upstream.config.model import RemoteEndpoint
 from mcp_dispatch.upstream.transports.base import Transport
-from mcp_dispatch.upstream.transports.headers import Headers, HeadersHelper
-from mcp_dispatch.upstream.transports.http import StreamableHttp
+from mcp_dispatch.upstream.transports.headers import HeadersHelper, HeaderSource
+from mcp_dispatch.upstream.transports.http import StreamableHttpTransport
 from mcp_dispatch.upstream.transports.http_client import HttpClient
-from mcp_dispatch.upstream.transports.sse import EventStreamHttp
-from mcp_dispatch.wire.sdk_streams import OnNoise
+from mcp_dispatch.upstream.transports.sse import SseTransport
+from mcp_dispatch.wire.sdk_streams import OnInvalidLine
 
 
 @asynccontextmanager
-async def remote(
-    address: Address,
+async def open_remote_transport(
+    endpoint: RemoteEndpoint,
     name: str,
-    children: Children,
+    children: ProcessGroup,
     environ: Mapping[str, str],
     cwd: Path,
-    on_noise: OnNoise,
+    on_noise: OnInvalidLine,
     *,
-    connect: float,
-    limit: int,
+    connect_timeout: float,
+    max_message_bytes: int,
 ) -> AsyncGenerator[Transport, None]:
     """`connect` bounds, in seconds, how long one connection may take to come about; `limit`, in
     bytes, one message of the server. Raises `NotTaken`."""
-    line = address.headers_helper
-    helper = HeadersHelper(line, name, address.url, children, environ, cwd) if line else None
-    client = HttpClient(address.url, Headers(address.headers, helper), connect)
+    line = endpoint.headers_helper
+    helper = HeadersHelper(line, name, endpoint.url, children, environ, cwd) if line else None
+    client = HttpClient(endpoint.url, HeaderSource(endpoint.headers, helper), connect_timeout)
     try:
-        if address.kind == "sse":
-            yield EventStreamHttp(client, on_noise, limit=limit)
+        if endpoint.kind == "sse":
+            yield SseTransport(client, on_noise, limit=max_message_bytes)
         else:
-            yield StreamableHttp(client, on_noise, limit=limit)
+            yield StreamableHttpTransport(client, on_noise, limit=max_message_bytes)
     finally:
         await client.aclose()

@@ -6,19 +6,19 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.pagination import Listing
 
 
-class RepeatedParameters:
+class ParamHeaders:
     """What the tools of one server say about it, as they were listed last."""
 
     def __init__(self) -> None:
         self._maps: dict[str, dict[tuple[str, ...], str]] = {}
 
-    def learnt(self, listing: Listing) -> Listing:
+    def update(self, listing: Listing) -> Listing:
         """The listing without the tools that no such header can be made for: a client may not
         call them."""
         kept: list[JsonObject] = []
         maps: dict[str, dict[tuple[str, ...], str]] = {}
         left_out: list[str] = []
-        for tool in listing.tools:
+        for tool in listing.entries:
             name, schema = str(tool.get("name")), tool.get("inputSchema")
             if find_invalid_x_mcp_header(schema) is not None:
                 left_out.append(name)
@@ -28,9 +28,9 @@ class RepeatedParameters:
             if repeated:
                 maps[name] = repeated
         self._maps = maps
-        return listing if not left_out else Listing(tuple(kept), _problem(left_out))
+        return listing if not left_out else Listing(tuple(kept), _describe_problem(left_out))
 
-    def headers(self, params: JsonObject) -> dict[str, str]:
+    def build_headers(self, params: JsonObject) -> dict[str, str]:
         """For a `tools/call` with these parameters."""
         name, arguments = params.get("name"), params.get("arguments")
         repeated = self._maps.get(name) if isinstance(name, str) else None
@@ -38,6 +38,6 @@ class RepeatedParameters:
         return mcp_param_headers(repeated, given) if repeated else {}
 
 
-def _problem(names: list[str]) -> str:
+def _describe_problem(names: list[str]) -> str:
     shown = ", ".join(repr(name[:60]) for name in names[:5])
     return f"marks parameters of {shown} for headers in a way that is not allowed; left out"

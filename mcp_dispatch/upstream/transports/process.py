@@ -13,19 +13,19 @@ from typing import Final
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
-from mcp_dispatch.processes.children import Child, Children
-from mcp_dispatch.processes.environment import baseline, inherited
-from mcp_dispatch.upstream.config.model import Launch
+from mcp_dispatch.processes.children import ChildProcess, ProcessGroup
+from mcp_dispatch.processes.environment import remove_own_variables, select_baseline
+from mcp_dispatch.upstream.config.model import StdioEndpoint
 
-LOG_LIMIT: Final = 1_000_000
+MAX_LOG_BYTES: Final = 1_000_000
 
 
 class StderrLog:
     """`logs/<server>.stderr.log` with one older copy. Several processes may append to one file."""
 
-    def __init__(self, folder: Path, server: str, *, limit: int = LOG_LIMIT) -> None:
+    def __init__(self, folder: Path, server: str, *, limit: int = MAX_LOG_BYTES) -> None:
         self.path = folder / f"{server}.stderr.log"
-        self._older = folder / f"{server}.stderr.log.1"
+        self._rotated_path = folder / f"{server}.stderr.log.1"
         self._limit = limit
         self._fd = -1
 
@@ -51,8 +51,8 @@ class StderrLog:
 
     def _rotate(self) -> None:
         # Another process may have rotated already: then its new file is simply taken up.
-        if _same_file(self.path, self._fd):
-            self.path.replace(self._older)
+        if _is_same_file(self.path, self._fd):
+            self.path.replace(self._rotated_path)
         stale = self._fd
         self._open()
         os.close(stale)
@@ -62,7 +62,7 @@ class StderrLog:
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_follow, 0o600)
 
 
-def _same_file(path: Path, fd: int) -> bool:
+def _is_same_file(path: Path, fd: int) -> bool:
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -72,47 +72,51 @@ def _same_file(path: Path, fd: int) -> bool:
 
 
 # Seconds: to leave by itself once its stdin is closed; between TERM and KILL; for the last words.
-_FAREWELL: Final = 1.0
-_GRACE: Final = 2.0
-_LAST_WORDS: Final = 1.0
+_EXIT_SECONDS: Final = 1.0
+_TERMINATE_SECONDS: Final = 2.0
+_DRAIN_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
     """A running child with all three pipes; `log` takes its stderr, and whatever else is odd."""
 
-    child: Child
+    child: ChildProcess
     stdin: ByteSendStream
     stdout: ByteReceiveStream
     log: StderrLog
 
-    async def exit_text(self, patience: float) -> str | None:
+    async def wait_for_exit_text(self, timeout: float) -> str | None:
         """How it ended by itself, if it does so within `patience` seconds."""
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(timeout):
             code = await self.child.wait()
-            return _exit_in_words(code)
+            return _describe_exit(code)
         return None
 
 
-def child_environment(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
+def build_child_environment(endpoint: StdioEndpoint, environ: Mapping[str, str]) -> dict[str, str]:
     """A baseline, what `inheritEnv` names, and the server's own `env`; no secret of others."""
-    if launch.inherit_env is True:
-        chosen = inherited(environ)
+    if endpoint.inherit_env is True:
+        chosen = remove_own_variables(environ)
     else:
-        chosen = {name: environ[name] for name in launch.inherit_env if name in environ}
-    return {**baseline(environ), **chosen, **launch.env}
+        chosen = {name: environ[name] for name in endpoint.inherit_env if name in environ}
+    return {**select_baseline(environ), **chosen, **endpoint.env}
 
 
 @asynccontextmanager
-async def running(
-    launch: Launch, children: Children, log: StderrLog, environ: Mapping[str, str], cwd: Path
+async def run_server_process(
+    endpoint: StdioEndpoint,
+    children: ProcessGroup,
+    log: StderrLog,
+    environ: Mapping[str, str],
+    cwd: Path,
 ) -> AsyncGenerator[ServerProcess, None]:
     """The server's process, which does not outlive the block. Raises `CannotStart`, `OSError`."""
     with log:
         child = await children.spawn(
-            [launch.command, *launch.args],
+            [endpoint.command, *endpoint.args],
             cwd=cwd,
-            env=child_environment(launch, environ),
+            env=build_child_environment(endpoint, environ),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -122,30 +126,30 @@ async def running(
         assert child.stderr is not None
         drained = anyio.Event()
         async with anyio.create_task_group() as draining:
-            draining.start_soon(_drain, child.stderr, log, drained)
+            draining.start_soon(_drain_stderr, child.stderr, log, drained)
             try:
                 yield ServerProcess(child, child.stdin, child.stdout, log)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await _end(child, drained)
+                    await _end_process(child, drained)
                 draining.cancel_scope.cancel()
 
 
-async def _end(child: Child, drained: anyio.Event) -> None:
+async def _end_process(child: ChildProcess, drained: anyio.Event) -> None:
     assert child.stdin is not None
     assert child.stdout is not None
     assert child.stderr is not None
     await child.stdin.aclose()
-    with anyio.move_on_after(_FAREWELL):
+    with anyio.move_on_after(_EXIT_SECONDS):
         await child.wait()
-    await child.stop(_GRACE)
-    with anyio.move_on_after(_LAST_WORDS):
+    await child.stop(_TERMINATE_SECONDS)
+    with anyio.move_on_after(_DRAIN_SECONDS):
         await drained.wait()
     await child.stdout.aclose()
     await child.stderr.aclose()
 
 
-async def _drain(stream: ByteReceiveStream, log: StderrLog, drained: anyio.Event) -> None:
+async def _drain_stderr(stream: ByteReceiveStream, log: StderrLog, drained: anyio.Event) -> None:
     try:
         while True:
             log.write(await stream.receive())
@@ -155,7 +159,7 @@ async def _drain(stream: ByteReceiveStream, log: StderrLog, drained: anyio.Event
         drained.set()
 
 
-def _exit_in_words(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exited with code {code}"
     try:

@@ -5,18 +5,18 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mcp_dispatch.upstream.transports.body import too_large
+from mcp_dispatch.upstream.transports.body import build_too_large_error
 
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_LINE_END_PATTERN: Final = re.compile(rb"\r\n|\n|\r")
 # What can be sent back in a header.
-_HEADER_VALUE: Final = re.compile(r"[!-~]([ -~]{0,998}[!-~])?")
+_HEADER_VALUE_PATTERN: Final = re.compile(r"[!-~]([ -~]{0,998}[!-~])?")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_LONGEST_DECIMAL: Final = 9
-_LONGEST_RETRY: Final = 30.0
+_MAX_RETRY_DIGITS: Final = 9
+_MAX_RETRY_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SseEvent:
     """`id` and `retry` (milliseconds) are None where the event says nothing about them."""
 
     kind: str
@@ -26,92 +26,92 @@ class Event:
 
 
 @dataclass(slots=True)
-class Bookmark:
+class StreamPosition:
     """Where in a stream the last event stood, for a server that can go on from there."""
 
     id: str | None = None
     retry: float = 1.0
-    read: int = 0
+    events_read: int = 0
 
-    def note(self, event: Event) -> None:
-        self.read += 1
+    def record_event(self, event: SseEvent) -> None:
+        self.events_read += 1
         if event.id is not None:
-            self.id = event.id if _HEADER_VALUE.fullmatch(event.id) else None
+            self.id = event.id if _HEADER_VALUE_PATTERN.fullmatch(event.id) else None
         if event.retry is not None:
-            self.retry = min(event.retry / 1000, _LONGEST_RETRY)
+            self.retry = min(event.retry / 1000, _MAX_RETRY_SECONDS)
 
 
-class EventParser:
+class SseParser:
     """Fed with chunks as they come. `limit` bounds one event, also one that never ends."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._line = bytearray()
         self._after_cr = False
-        self._begun = False
-        self._clear()
+        self._started = False
+        self._clear_event()
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """Raises `RequestLost` where an event is too large."""
-        for line in self._lines(chunk):
-            event = self._take(line)
+        for line in self._split_lines(chunk):
+            event = self._parse_line(line)
             if event is not None:
                 yield event
 
-    def _lines(self, chunk: bytes) -> Iterator[bytes]:
+    def _split_lines(self, chunk: bytes) -> Iterator[bytes]:
         start = 1 if self._after_cr and chunk.startswith(b"\n") else 0
         if chunk:
             self._after_cr = chunk.endswith(b"\r")
-        for end, after in _line_ends(chunk, start):
+        for end, after in _find_line_ends(chunk, start):
             piece = chunk[start:end]
             start = after
             if self._line:
-                self._hold(piece)
+                self._append(piece)
                 piece, self._line = bytes(self._line), bytearray()
             yield piece
-        self._hold(chunk[start:])
+        self._append(chunk[start:])
 
-    def _hold(self, piece: bytes) -> None:
+    def _append(self, piece: bytes) -> None:
         self._line += piece
-        self._bound()
+        self._check_size()
 
-    def _bound(self) -> None:
+    def _check_size(self) -> None:
         # The line may hold the name of its field beside the data that is counted.
         if self._size + len(self._line) > self._limit + 64:
-            raise too_large(self._limit)
+            raise build_too_large_error(self._limit)
 
-    def _take(self, line: bytes) -> Event | None:
-        if not self._begun:
-            self._begun = True
+    def _parse_line(self, line: bytes) -> SseEvent | None:
+        if not self._started:
+            self._started = True
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
-            return self._finish()
+            return self._finish_event()
         name, _, value = line.partition(b":")
-        self._field(name, value.removeprefix(b" "))
+        self._set_field(name, value.removeprefix(b" "))
         return None
 
-    def _field(self, name: bytes, value: bytes) -> None:
+    def _set_field(self, name: bytes, value: bytes) -> None:
         match name:
             case b"data":
                 self._data.append(value)
                 self._size += len(value) + 1
-                self._bound()
+                self._check_size()
             case b"event":
                 self._kind = value.decode("utf-8", "replace")[:100]
             case b"id" if b"\0" not in value:
                 self._id = value.decode("utf-8", "replace")
-            case b"retry" if value.isdigit() and len(value) <= _LONGEST_DECIMAL:
+            case b"retry" if value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
                 self._retry = int(value)
             case _:
                 return  # a comment, or a field of the future
 
-    def _finish(self) -> Event | None:
+    def _finish_event(self) -> SseEvent | None:
         said = self._data or self._id is not None or self._retry is not None
-        event = Event(self._kind or "message", b"\n".join(self._data), self._id, self._retry)
-        self._clear()
+        event = SseEvent(self._kind or "message", b"\n".join(self._data), self._id, self._retry)
+        self._clear_event()
         return event if said else None
 
-    def _clear(self) -> None:
+    def _clear_event(self) -> None:
         self._data: list[bytes] = []
         self._size = 0
         self._kind = ""
@@ -119,10 +119,10 @@ class EventParser:
         self._retry: int | None = None
 
 
-def _line_ends(chunk: bytes, start: int) -> Iterator[tuple[int, int]]:
+def _find_line_ends(chunk: bytes, start: int) -> Iterator[tuple[int, int]]:
     """Where each line of the chunk ends and the next one begins."""
     if b"\r" in chunk:
-        yield from (found.span() for found in _LINE_END.finditer(chunk, start))
+        yield from (found.span() for found in _LINE_END_PATTERN.finditer(chunk, start))
         return
     # Many times faster than the pattern, and most of a large event has no end of a line at all.
     while (end := chunk.find(b"\n", start)) >= 0:
@@ -130,9 +130,9 @@ def _line_ends(chunk: bytes, start: int) -> Iterator[tuple[int, int]]:
         yield end, start
 
 
-async def events(chunks: AsyncIterable[bytes], limit: int) -> AsyncIterator[Event]:
+async def parse_events(chunks: AsyncIterable[bytes], limit: int) -> AsyncIterator[SseEvent]:
     """The events of a body; one that its end cuts short is none. Raises `RequestLost`."""
-    parser = EventParser(limit)
+    parser = SseParser(limit)
     async for chunk in chunks:
         for event in parser.feed(chunk):
             yield event

@@ -9,24 +9,24 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import RequestId
 
-from mcp_dispatch.upstream.config.model import MESSAGE_BYTES
+from mcp_dispatch.upstream.config.model import MAX_MESSAGE_BYTES
 from mcp_dispatch.upstream.errors import UpstreamError
 from mcp_dispatch.upstream.transports.process import ServerProcess
-from mcp_dispatch.wire.lines import Lines
+from mcp_dispatch.wire.lines import BoundedLineReader
 from mcp_dispatch.wire.sdk_streams import (
     MessageReader,
     MessageWriter,
-    OnNoise,
+    OnInvalidLine,
     SessionReader,
     SessionWriter,
 )
 
-_MOST_UNSENT: Final = 1_000
+_MAX_UNSENT: Final = 1_000
 
-Receive = Callable[[], Awaitable[bytes]]
-Send = Callable[[bytes], Awaitable[None]]
+ReceiveBytes = Callable[[], Awaitable[bytes]]
+SendBytes = Callable[[bytes], Awaitable[None]]
 
-_GONE: Final = (
+_PIPE_ERRORS: Final = (
     anyio.EndOfStream,
     anyio.BrokenResourceError,
     anyio.ClosedResourceError,
@@ -34,7 +34,7 @@ _GONE: Final = (
 )
 
 
-class Pipe:
+class StdioPipe:
     """`over` is set once either end has failed; `fault` says why, where it is the child's doing.
 
     Lines are written by `write_lines`, a task of its own: a request that is cancelled while its
@@ -42,64 +42,69 @@ class Pipe:
     """
 
     def __init__(
-        self, receive: Receive, send: Send, on_noise: OnNoise, *, line_limit: int = MESSAGE_BYTES
+        self,
+        receive: ReceiveBytes,
+        send: SendBytes,
+        on_noise: OnInvalidLine,
+        *,
+        line_limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._receive = receive
         self._send = send
         self._on_noise = on_noise
-        self._limit = line_limit
-        self._next: MemoryObjectSendStream[tuple[bytes, anyio.Event]] | None = None
-        self.over = anyio.Event()
+        self._max_line_bytes = line_limit
+        self._outgoing: MemoryObjectSendStream[tuple[bytes, anyio.Event]] | None = None
+        self.closed = anyio.Event()
         self.fault: str | None = None
-        self.reader = MessageReader(Lines(self._read, line_limit), self._noise)
+        self.reader = MessageReader(BoundedLineReader(self._read, line_limit), self._handle_noise)
         self.writer = _CountingWriter(self._write)
 
     async def write_lines(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         # Not made before there is somebody to close it.
-        self._next, lines = anyio.create_memory_object_stream[tuple[bytes, anyio.Event]](0)
-        async with self._next, lines:
+        self._outgoing, lines = anyio.create_memory_object_stream[tuple[bytes, anyio.Event]](0)
+        async with self._outgoing, lines:
             task_status.started()
             async for line, written in lines:
                 try:
                     await self._send(line)
-                except _GONE:
-                    self.over.set()
+                except _PIPE_ERRORS:
+                    self.closed.set()
                     return
                 finally:
                     written.set()
 
     async def _write(self, line: bytes) -> None:
         written = anyio.Event()
-        assert self._next is not None, "write_lines runs"
-        await self._next.send((line, written))
+        assert self._outgoing is not None, "write_lines runs"
+        await self._outgoing.send((line, written))
         await written.wait()
-        if self.over.is_set():
+        if self.closed.is_set():
             raise anyio.BrokenResourceError
 
     async def _read(self) -> bytes:
-        if self.writer.unsent > _MOST_UNSENT:
-            self._break("keeps asking and does not read the answers")
+        if self.writer.unsent > _MAX_UNSENT:
+            self._fail("keeps asking and does not read the answers")
         if self.fault is not None:
             raise anyio.EndOfStream
         try:
             chunk = await self._receive()
-        except _GONE:
+        except _PIPE_ERRORS:
             chunk = b""
         if not chunk:
-            self.over.set()
+            self.closed.set()
         return chunk
 
-    def _noise(self, kind: str, head: bytes) -> None:
+    def _handle_noise(self, kind: str, head: bytes) -> None:
         self._on_noise(kind, head)
         if kind == "overlong":
             # It may have been the answer to any open call, and none of them should wait for it.
-            self._break(f"sent a line of more than {self._limit} bytes")
+            self._fail(f"sent a line of more than {self._max_line_bytes} bytes")
 
-    def _break(self, fault: str) -> None:
+    def _fail(self, fault: str) -> None:
         self.fault = fault
-        self.over.set()
+        self.closed.set()
 
 
 class _CountingWriter(MessageWriter):
@@ -116,17 +121,21 @@ class _CountingWriter(MessageWriter):
 
 
 # Seconds that a pipe may stay open once the process has ended.
-_LINGER: Final = 0.5
+_LINGER_SECONDS: Final = 0.5
 
 
 class StdioTransport:
     """Over when either pipe fails or the process ends, whichever is noticed first."""
 
     def __init__(
-        self, process: ServerProcess, on_noise: OnNoise, *, line_limit: int = MESSAGE_BYTES
+        self,
+        process: ServerProcess,
+        on_noise: OnInvalidLine,
+        *,
+        line_limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._process = process
-        self._pipe = Pipe(
+        self._pipe = StdioPipe(
             process.stdout.receive, process.stdin.send, on_noise, line_limit=line_limit
         )
 
@@ -147,28 +156,32 @@ class StdioTransport:
         return self._pipe.writer
 
     @property
-    def over(self) -> anyio.Event:
-        return self._pipe.over
+    def closed(self) -> anyio.Event:
+        return self._pipe.closed
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._notice_exit)
+            tasks.start_soon(self._watch_exit)
             await self._pipe.write_lines(task_status=task_status)
 
-    def agreed(self, version: str) -> None:
+    def set_protocol_version(self, version: str) -> None:
         """Nothing on a pipe depends on the version."""
 
-    def loss(self, id: RequestId) -> UpstreamError | None:
+    def pop_error(self, id: RequestId) -> UpstreamError | None:
         """On a pipe nothing is lost but all."""
 
-    async def end(self, patience: float) -> str:
-        return self._pipe.fault or await self._process.exit_text(patience) or "closed its output"
+    async def wait_for_end_reason(self, timeout: float) -> str:
+        return (
+            self._pipe.fault
+            or await self._process.wait_for_exit_text(timeout)
+            or "closed its output"
+        )
 
-    async def _notice_exit(self) -> None:
+    async def _watch_exit(self) -> None:
         """A descendant may hold the pipes open, so that the end of the process is no end of file."""
         await self._process.child.wait()
-        with anyio.move_on_after(_LINGER):
-            await self._pipe.over.wait()
-        self._pipe.over.set()
+        with anyio.move_on_after(_LINGER_SECONDS):
+            await self._pipe.closed.wait()
+        self._pipe.closed.set()

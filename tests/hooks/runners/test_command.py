@@ -13,11 +13,11 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from mcp_dispatch.hooks.actions import Command
-from mcp_dispatch.hooks.output import Failure, Printed
-from mcp_dispatch.hooks.runners.command import KEPT_OF_STDERR, KEPT_OF_STDOUT, CommandRunner
-from mcp_dispatch.model.hook_context import Circumstances
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.hooks.actions import HookCommand
+from mcp_dispatch.hooks.output import HookFailure, HookOutput
+from mcp_dispatch.hooks.runners.command import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, CommandRunner
+from mcp_dispatch.model.hook_context import HookContext
+from mcp_dispatch.processes.children import ProcessGroup
 
 DOCUMENT = b'{"tool_name":"Bash"}\n'
 
@@ -26,20 +26,20 @@ DOCUMENT = b'{"tool_name":"Bash"}\n'
 class Setting:
     """A directory to run hooks in."""
 
-    children: Children
+    children: ProcessGroup
     folder: Path
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     async def run(
         self,
-        command: Command,
+        command: HookCommand,
         *,
         document: bytes = DOCUMENT,
         cwd: Path | None = None,
         workspace: Path | None = None,
-    ) -> Printed | Failure:
+    ) -> HookOutput | HookFailure:
         runner = CommandRunner(self.children, self.environ, workspace)
-        around = Circumstances("s-1", self.folder / "journal", cwd or self.folder, "default")
+        around = HookContext("s-1", self.folder / "journal", cwd or self.folder, "default")
         with anyio.fail_after(20):
             return await runner.run(command, document, around)
 
@@ -49,7 +49,7 @@ class Setting:
 
 @pytest.fixture
 async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
-    async with Children() as children:
+    async with ProcessGroup() as children:
         yield Setting(children, tmp_path)
 
 
@@ -66,33 +66,33 @@ def lives(pid: int) -> bool:
         return not stat.parents[1].is_dir()
 
 
-def python(source: str, *args: str) -> Command:
-    return Command(sys.executable, ("-c", source, *args))
+def python(source: str, *args: str) -> HookCommand:
+    return HookCommand(sys.executable, ("-c", source, *args))
 
 
 async def test_a_hook_is_told_on_stdin_and_heard_on_stdout_and_stderr(setting: Setting) -> None:
-    heard = await setting.run(Command("cat; echo oh >&2; exit 3"))
+    heard = await setting.run(HookCommand("cat; echo oh >&2; exit 3"))
 
-    assert heard == Printed(3, DOCUMENT.decode(), "oh\n")
+    assert heard == HookOutput(3, DOCUMENT.decode(), "oh\n")
 
 
 async def test_a_shell_can_read_the_document_as_a_line(setting: Setting) -> None:
-    heard = await setting.run(Command('read -r line && printf %s "$line"'))
+    heard = await setting.run(HookCommand('read -r line && printf %s "$line"'))
 
-    assert heard == Printed(0, DOCUMENT.decode().strip())
+    assert heard == HookOutput(0, DOCUMENT.decode().strip())
 
 
 async def test_the_shell_form_is_read_by_a_shell(setting: Setting) -> None:
-    heard = await setting.run(Command("x='a b'; echo \"$x\" | tr a-z A-Z"))
+    heard = await setting.run(HookCommand("x='a b'; echo \"$x\" | tr a-z A-Z"))
 
-    assert heard == Printed(0, "A B\n")
+    assert heard == HookOutput(0, "A B\n")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 async def test_a_hook_that_names_bash_gets_bash(setting: Setting) -> None:
-    heard = await setting.run(Command('a=(1 2); echo "${a[1]}"', shell="bash"))
+    heard = await setting.run(HookCommand('a=(1 2); echo "${a[1]}"', shell="bash"))
 
-    assert heard == Printed(0, "2\n")
+    assert heard == HookOutput(0, "2\n")
 
 
 async def test_the_exec_form_knows_no_shell(setting: Setting) -> None:
@@ -100,7 +100,7 @@ async def test_the_exec_form_knows_no_shell(setting: Setting) -> None:
 
     heard = await setting.run(python("import sys; print(sys.argv[1:])", *arguments))
 
-    assert heard == Printed(0, f"{list(arguments)}\n")
+    assert heard == HookOutput(0, f"{list(arguments)}\n")
     assert list(setting.folder.iterdir()) == []
 
 
@@ -111,13 +111,14 @@ async def test_both_forms_know_the_project_directory(setting: Setting, tmp_path:
     script.write_text('#!/bin/sh\necho "$1"\n', encoding="utf-8")
     script.chmod(0o700)
 
-    shell = await setting.run(Command('"${CLAUDE_PROJECT_DIR}"/hook.sh 1'), workspace=project)
+    shell = await setting.run(HookCommand('"${CLAUDE_PROJECT_DIR}"/hook.sh 1'), workspace=project)
     direct = await setting.run(
-        Command("${CLAUDE_PROJECT_DIR}/hook.sh", ("${CLAUDE_PROJECT_DIR}/x",)), workspace=project
+        HookCommand("${CLAUDE_PROJECT_DIR}/hook.sh", ("${CLAUDE_PROJECT_DIR}/x",)),
+        workspace=project,
     )
 
-    assert shell == Printed(0, "1\n")
-    assert direct == Printed(0, f"{project}/x\n")
+    assert shell == HookOutput(0, "1\n")
+    assert direct == HookOutput(0, f"{project}/x\n")
     assert list(tmp_path.iterdir()) == [project]
 
 
@@ -134,9 +135,9 @@ async def test_the_environment_is_inherited_but_for_what_is_ours(setting: Settin
 
     heard = await Setting(setting.children, setting.folder, environ).run(python(source))
 
-    assert isinstance(heard, Printed)
+    assert isinstance(heard, HookOutput)
     seen = json.loads(heard.stdout)
-    assert seen.pop("MCP_DISPATCH_RUN").startswith(setting.children.run)
+    assert seen.pop("MCP_DISPATCH_RUN").startswith(setting.children.run_id)
     seen.pop("LC_CTYPE", None)  # Python's own, where the environment names no locale
     assert seen == {
         "PATH": os.environ["PATH"],
@@ -152,83 +153,83 @@ async def test_a_hook_has_its_own_session_and_the_directory_of_the_call(setting:
 
     heard = await setting.run(python(source))
 
-    assert heard == Printed(0, f"True {setting.folder.resolve()}\n")
+    assert heard == HookOutput(0, f"True {setting.folder.resolve()}\n")
 
 
 async def test_a_directory_that_is_gone_does_not_silence_a_hook(setting: Setting) -> None:
     heard = await setting.run(
-        Command("pwd -P"), cwd=setting.folder / "gone", workspace=setting.folder
+        HookCommand("pwd -P"), cwd=setting.folder / "gone", workspace=setting.folder
     )
 
-    assert heard == Printed(0, f"{setting.folder.resolve()}\n")
+    assert heard == HookOutput(0, f"{setting.folder.resolve()}\n")
 
 
 async def test_a_missing_script_is_an_exit_code_of_the_shell(setting: Setting) -> None:
-    heard = await setting.run(Command("./missing.sh"))
+    heard = await setting.run(HookCommand("./missing.sh"))
 
-    assert isinstance(heard, Printed)
-    assert (heard.code, heard.stdout) == (127, "")
+    assert isinstance(heard, HookOutput)
+    assert (heard.exit_code, heard.stdout) == (127, "")
 
 
 async def test_a_missing_program_is_a_failure(setting: Setting) -> None:
-    heard = await setting.run(Command("./missing.sh", ()))
+    heard = await setting.run(HookCommand("./missing.sh", ()))
 
-    assert heard == Failure(
+    assert heard == HookFailure(
         "cannot start './missing.sh': no such executable; install it, or correct the name or PATH"
     )
 
 
 async def test_a_hook_that_kills_itself_is_told_from_one_that_exits(setting: Setting) -> None:
-    assert await setting.run(Command("kill -9 $$")) == Printed(-9)
+    assert await setting.run(HookCommand("kill -9 $$")) == HookOutput(-9)
 
 
 async def test_invalid_utf_8_is_replaced(setting: Setting) -> None:
-    assert await setting.run(Command(r"printf '\377a'")) == Printed(0, "\ufffda")
+    assert await setting.run(HookCommand(r"printf '\377a'")) == HookOutput(0, "\ufffda")
 
 
 @pytest.mark.parametrize("close", ["exec <&-; ", ""])
 async def test_a_hook_need_not_read_what_it_is_told(setting: Setting, close: str) -> None:
-    heard = await setting.run(Command(f"{close}echo done"), document=b"x" * 10_000_000)
+    heard = await setting.run(HookCommand(f"{close}echo done"), document=b"x" * 10_000_000)
 
-    assert heard == Printed(0, "done\n")
+    assert heard == HookOutput(0, "done\n")
 
 
 async def test_a_large_document_arrives_whole_while_the_hook_writes(setting: Setting) -> None:
     document = b"x" * 10_000_000
 
-    heard = await setting.run(Command("tee copy | head -c 3"), document=document)
+    heard = await setting.run(HookCommand("tee copy | head -c 3"), document=document)
 
-    assert heard == Printed(0, "xxx")
+    assert heard == HookOutput(0, "xxx")
 
 
 async def test_a_hook_that_hangs_is_ended_at_its_timeout(setting: Setting) -> None:
-    command = Command("echo $$ > leader; sleep 1000 & echo $! > child; wait", timeout=2)
+    command = HookCommand("echo $$ > leader; sleep 1000 & echo $! > child; wait", timeout=2)
 
     heard = await setting.run(command)
 
-    assert heard == Failure("timed out after 2 s", timed_out=True)
+    assert heard == HookFailure("timed out after 2 s", timed_out=True)
     assert not lives(setting.pid_in("leader"))
     assert not lives(setting.pid_in("child"))
 
 
 async def test_a_hook_that_ignores_sigterm_is_ended_at_its_timeout(setting: Setting) -> None:
-    command = Command("trap '' TERM; echo $$ > leader; while :; do sleep 1000; done", timeout=2)
+    command = HookCommand("trap '' TERM; echo $$ > leader; while :; do sleep 1000; done", timeout=2)
 
     heard = await setting.run(command)
 
-    assert heard == Failure("timed out after 2 s", timed_out=True)
+    assert heard == HookFailure("timed out after 2 s", timed_out=True)
     assert not lives(setting.pid_in("leader"))
 
 
 async def test_what_a_late_hook_printed_is_discarded(setting: Setting) -> None:
-    command = Command('echo \'{"decision":"approve"}\'; sleep 1000', timeout=0.5)
+    command = HookCommand('echo \'{"decision":"approve"}\'; sleep 1000', timeout=0.5)
 
-    assert await setting.run(command) == Failure("timed out after 0.5 s", timed_out=True)
+    assert await setting.run(command) == HookFailure("timed out after 0.5 s", timed_out=True)
 
 
 async def test_a_cancelled_hook_is_ended_with_all_it_started(setting: Setting) -> None:
     os.mkfifo(setting.folder / "ready")
-    command = Command("sleep 1000 & echo $! > child; echo $$ > ready; wait")
+    command = HookCommand("sleep 1000 & echo $! > child; echo $$ > ready; wait")
     pids: list[int] = []
 
     async with anyio.create_task_group() as tasks:
@@ -241,18 +242,18 @@ async def test_a_cancelled_hook_is_ended_with_all_it_started(setting: Setting) -
 
 
 async def test_a_child_that_keeps_the_pipes_open_holds_nobody_up(setting: Setting) -> None:
-    heard = await setting.run(Command("sleep 1000 & echo $! > child; echo done"))
+    heard = await setting.run(HookCommand("sleep 1000 & echo $! > child; echo done"))
 
-    assert heard == Printed(0, "done\n")
+    assert heard == HookOutput(0, "done\n")
     assert not lives(setting.pid_in("child"))
 
 
 async def test_a_child_that_let_go_of_the_pipes_is_ended_too(setting: Setting) -> None:
-    command = Command("sleep 1000 </dev/null >/dev/null 2>&1 & echo $! > child; echo done")
+    command = HookCommand("sleep 1000 </dev/null >/dev/null 2>&1 & echo $! > child; echo done")
 
     heard = await setting.run(command)
 
-    assert heard == Printed(0, "done\n")
+    assert heard == HookOutput(0, "done\n")
     assert not lives(setting.pid_in("child"))
 
 
@@ -274,13 +275,13 @@ async def test_a_child_that_made_itself_a_daemon_is_ended_too(setting: Setting) 
 
     heard = await setting.run(python(source))
 
-    assert heard == Printed(0, "done\n")
+    assert heard == HookOutput(0, "done\n")
     assert not lives(setting.pid_in("daemon"))
 
 
 @pytest.mark.parametrize("stream", [1, 2])
 async def test_a_flood_is_read_to_its_end_and_not_kept(setting: Setting, stream: int) -> None:
-    command = Command(f"head -c 100000000 /dev/zero | tr '\\0' ' ' >&{stream}; exit 2")
+    command = HookCommand(f"head -c 100000000 /dev/zero | tr '\\0' ' ' >&{stream}; exit 2")
 
     tracemalloc.start()
     try:
@@ -290,7 +291,7 @@ async def test_a_flood_is_read_to_its_end_and_not_kept(setting: Setting, stream:
         tracemalloc.stop()
 
     if stream == 1:
-        assert heard == Printed(2, " " * KEPT_OF_STDOUT, "", 100_000_000 - KEPT_OF_STDOUT)
+        assert heard == HookOutput(2, " " * MAX_STDOUT_BYTES, "", 100_000_000 - MAX_STDOUT_BYTES)
     else:
-        assert heard == Printed(2, "", " " * KEPT_OF_STDERR)
-    assert peak < 4 * KEPT_OF_STDOUT
+        assert heard == HookOutput(2, "", " " * MAX_STDERR_BYTES)
+    assert peak < 4 * MAX_STDOUT_BYTES

@@ -8,8 +8,8 @@ import pytest
 from anyio.abc import ByteStream
 
 from mcp_dispatch.hooks.actions import HttpPost
-from mcp_dispatch.hooks.output import Failure, Printed
-from mcp_dispatch.hooks.runners.http import LARGEST_ANSWER, AllowedUrls, HttpLimits, HttpRunner
+from mcp_dispatch.hooks.output import HookFailure, HookOutput
+from mcp_dispatch.hooks.runners.http import MAX_RESPONSE_BYTES, AllowedUrls, HttpLimits, HttpRunner
 from tests.support.web_server import Script, Server, answer, redirect, serving
 
 DOCUMENT = b'{"tool_name":"Bash"}\n'
@@ -17,7 +17,7 @@ DOCUMENT = b'{"tool_name":"Bash"}\n'
 
 async def run(
     post: HttpPost, limits: HttpLimits | None = None, **environ: str
-) -> Printed | Failure:
+) -> HookOutput | HookFailure:
     with anyio.fail_after(30):
         return await HttpRunner({**os.environ, **environ}, limits).run(post, DOCUMENT)
 
@@ -28,7 +28,7 @@ async def test_the_document_is_posted_and_the_answer_heard() -> None:
         heard = await run(HttpPost(server.url("/hook?a=1")))
 
     head = server.requests[0].lower()
-    assert heard == Printed(0, said)
+    assert heard == HookOutput(0, said)
     assert head.startswith("post /hook?a=1 http/1.1\r\n")
     assert "content-type: application/json\r\n" in head
     assert f"content-length: {len(DOCUMENT)}\r\n" in head
@@ -80,7 +80,7 @@ async def test_a_header_that_cannot_be_sent_fails_the_hook_and_shows_no_value(
         post = HttpPost(server.url(), ((name, "$SECRET"),), ("SECRET",))
         heard = await run(post, SECRET=value)
 
-    assert isinstance(heard, Failure)
+    assert isinstance(heard, HookFailure)
     assert "cannot be sent" in heard.message
     assert value not in heard.message
     assert server.requests == []
@@ -90,7 +90,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with serving({"/": redirect("/other"), "/other": answer("{}")}) as server:
         heard = await run(HttpPost(server.url()))
 
-    assert heard == Failure("answered with status 302, which decides nothing")
+    assert heard == HookFailure("answered with status 302, which decides nothing")
     assert len(server.requests) == 1
 
 
@@ -122,7 +122,7 @@ async def test_a_flood_is_cut_off() -> None:
     async with serving({"/": endless}) as server:
         heard = await run(HttpPost(server.url()))
 
-    assert heard == Failure(f"answered with more than {LARGEST_ANSWER} bytes")
+    assert heard == HookFailure(f"answered with more than {MAX_RESPONSE_BYTES} bytes")
 
 
 @pytest.mark.parametrize("script", [silent, drips])
@@ -130,7 +130,7 @@ async def test_a_server_that_does_not_finish_is_left(script: Script) -> None:
     async with serving({"/": script}) as server:
         heard = await run(HttpPost(server.url(), timeout=0.3))
 
-    assert heard == Failure("timed out after 0.3 s", timed_out=True)
+    assert heard == HookFailure("timed out after 0.3 s", timed_out=True)
 
 
 @pytest.mark.parametrize("script", [nonsense, hangs_up])
@@ -138,14 +138,14 @@ async def test_whatever_answers_there_is_a_failure_at_worst(script: Script) -> N
     async with serving({"/": script}) as server:
         heard = await run(HttpPost(server.url(), timeout=20))
 
-    assert isinstance(heard, Failure)
+    assert isinstance(heard, HookFailure)
     assert heard.message.startswith("cannot be reached: ")
 
 
 async def test_nobody_there_is_a_failure() -> None:
     heard = await run(HttpPost("http://127.0.0.1:1/", timeout=20))
 
-    assert isinstance(heard, Failure)
+    assert isinstance(heard, HookFailure)
     assert heard.message.startswith("cannot be reached: ")
 
 
@@ -154,7 +154,7 @@ async def test_a_packed_answer_is_not_unpacked() -> None:
     async with serving({"/": packed}) as server:
         heard = await run(HttpPost(server.url()))
 
-    assert heard == Failure("answered 200 with something that is no JSON object")
+    assert heard == HookFailure("answered 200 with something that is no JSON object")
     assert headers_of(server)["accept-encoding"] == "identity"
 
 
@@ -163,7 +163,7 @@ async def test_a_url_that_settings_do_not_allow_is_not_visited() -> None:
     async with serving({"/": answer("{}")}) as server:
         heard = await run(HttpPost(server.url()), limits)
 
-    assert heard == Failure("its URL is not among allowedHttpHookUrls")
+    assert heard == HookFailure("its URL is not among allowedHttpHookUrls")
     assert server.requests == []
 
 
@@ -198,11 +198,11 @@ async def test_a_secret_in_a_url_is_in_no_label() -> None:
     ],
 )
 def test_which_urls_a_pattern_allows(pattern: str, url: str, allowed: bool) -> None:
-    assert AllowedUrls([[pattern]]).allow(url) is allowed
+    assert AllowedUrls([[pattern]]).allows(url) is allowed
 
 
 def test_no_list_allows_everything_an_empty_one_nothing_and_several_what_all_allow() -> None:
-    assert AllowedUrls().allow("https://a/")
-    assert not AllowedUrls([[]]).allow("https://a/")
-    assert not AllowedUrls([["*"], []]).allow("https://a/")
-    assert not AllowedUrls([["https://a/*"], ["https://b/*"]]).allow("https://a/")
+    assert AllowedUrls().allows("https://a/")
+    assert not AllowedUrls([[]]).allows("https://a/")
+    assert not AllowedUrls([["*"], []]).allows("https://a/")
+    assert not AllowedUrls([["https://a/*"], ["https://b/*"]]).allows("https://a/")

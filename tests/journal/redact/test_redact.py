@@ -232,14 +232,14 @@ def test_redacted_json_is_json_and_redacting_it_again_changes_nothing(value: Jso
 
 
 def test_a_long_text_is_cut_and_says_how_long_it_was() -> None:
-    assert redact_text("ab " * 10, longest=5) == "ab ab… [30 characters in all]"
+    assert redact_text("ab " * 10, max_chars=5) == "ab ab… [30 characters in all]"
 
 
 @pytest.mark.parametrize("before", range(0, 60, 7))
 def test_a_secret_across_the_cut_is_not_shown_in_part(before: int) -> None:
     text = "." * before + " " + GITHUB + " " + "." * 50
 
-    shown = redact_text(text, longest=30)
+    shown = redact_text(text, max_chars=30)
 
     assert "ghp_" not in shown
     assert "aB3" not in shown
@@ -252,7 +252,7 @@ def test_what_is_too_deep_or_too_much_is_left_out() -> None:
 
     assert "nested deeper than 64 levels" in json.dumps(redact(deep))
     assert redact(list(range(1_002))) == [*range(1_000), "[2 more not recorded]"]
-    assert redact(["aaaa", "bbbb", "cc"], most=6) == [
+    assert redact(["aaaa", "bbbb", "cc"], max_total_chars=6) == [
         "aaaa",
         "bb… [4 characters in all]",
         "[not recorded: 2 characters]",

@@ -10,8 +10,8 @@ from mcp_dispatch.settings.models import PermissionMode
 from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, policy
 
 
-def verdict(workspace: Path, rules: Rules, command: str) -> Effect:
-    return policy(workspace, rules).judge(bash(command, workspace)).effect
+def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
+    return policy(workspace, rules).evaluate(bash(command, workspace)).effect
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def verdict(workspace: Path, rules: Rules, command: str) -> Effect:
 def test_an_allow_rule_covers_exactly_what_it_says(
     tmp_path: Path, allow: str, command: str, expected: Effect
 ):
-    assert verdict(tmp_path, Rules(allow=[allow]), command) is expected
+    assert evaluate_command(tmp_path, Rules(allow=[allow]), command) is expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_an_allow_rule_covers_exactly_what_it_says(
 def test_several_rules_together_cover_a_compound_command(
     tmp_path: Path, allow: list[str], command: str, expected: Effect
 ):
-    assert verdict(tmp_path, Rules(allow=allow), command) is expected
+    assert evaluate_command(tmp_path, Rules(allow=allow), command) is expected
 
 
 SPELLINGS_OF_RM = [
@@ -218,7 +218,7 @@ def test_a_deny_rule_finds_its_command_in_every_spelling_and_depth(
 ):
     judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
 
-    assert judged.judge(bash(command, tmp_path)).effect is DENY
+    assert judged.evaluate(bash(command, tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize("command", SPELLINGS_OF_RM, ids=lambda command: command[:40])
@@ -227,7 +227,7 @@ def test_an_ask_rule_finds_its_command_just_as_well(tmp_path: Path, command: str
         tmp_path, Rules(allow=["Bash"], ask=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS
     )
 
-    assert asking.judge(bash(command, tmp_path)).effect is ASK
+    assert asking.evaluate(bash(command, tmp_path)).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_command_that_only_the_shell_knows_is_asked_about_where_a_deny_could_m
 ):
     judged = policy(tmp_path, Rules(deny=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS)
 
-    decision = judged.judge(bash(command, tmp_path))
+    decision = judged.evaluate(bash(command, tmp_path))
 
     assert decision.effect is ASK
     assert decision.by.reason == "only the running shell knows whether a deny rule means this"
@@ -271,7 +271,7 @@ def test_a_command_that_only_the_shell_knows_is_asked_about_where_a_deny_could_m
     ],
 )
 def test_a_deny_rule_does_not_block_what_it_does_not_mean(tmp_path: Path, deny: str, command: str):
-    assert verdict(tmp_path, Rules(allow=["Bash"], deny=[deny]), command) is ALLOW
+    assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=[deny]), command) is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -304,14 +304,14 @@ def test_deny_rules_in_all_their_shapes(tmp_path: Path, deny: str, command: str)
     if "background" in deny:
         subject.literal_arguments["run_in_background"] = True
 
-    assert policy(tmp_path, Rules(allow=["Bash"], deny=[deny])).judge(subject).effect is DENY
+    assert policy(tmp_path, Rules(allow=["Bash"], deny=[deny])).evaluate(subject).effect is DENY
 
 
 def test_the_longest_wildcard_rule_is_judged_quickly_on_the_longest_command(tmp_path: Path):
     stars = "*a" * 200
     rules = Rules(deny=[f"Bash({stars}*b)"], ask=["Bash(**/**/**/x)"])
 
-    decision = policy(tmp_path, rules).judge(bash("a" * 100_000, tmp_path))
+    decision = policy(tmp_path, rules).evaluate(bash("a" * 100_000, tmp_path))
 
     assert decision.effect is ASK
 
@@ -319,7 +319,7 @@ def test_the_longest_wildcard_rule_is_judged_quickly_on_the_longest_command(tmp_
 def test_a_denial_names_the_rule_its_file_and_its_line(tmp_path: Path):
     rules = Rules(allow=["Bash", "Read"], deny=["Bash(ls)", "Bash(rm:*)"])
 
-    decision = policy(tmp_path, rules).judge(bash("rm x", tmp_path))
+    decision = policy(tmp_path, rules).evaluate(bash("rm x", tmp_path))
 
     assert decision.by.reason == "a deny rule forbids it"
     assert str(decision.by.origin) == "Bash(rm:*) in /config/settings.json:4"
@@ -351,15 +351,15 @@ def test_the_suggested_line_is_exact_and_would_allow_the_command(
     undecided = policy(tmp_path)
     subject = bash(command, tmp_path)
 
-    assert undecided.suggestion(subject) == line
+    assert undecided.suggest_allow_line(subject) == line
     allow = json.loads("{" + line + "}")["allow"]
-    assert verdict(tmp_path, Rules(allow=allow), command) is ALLOW
+    assert evaluate_command(tmp_path, Rules(allow=allow), command) is ALLOW
 
 
 def test_a_command_that_is_not_understood_says_so_and_what_to_do(tmp_path: Path):
-    decision = policy(tmp_path).judge(bash("((ls))", tmp_path))
+    decision = policy(tmp_path).evaluate(bash("((ls))", tmp_path))
 
-    assert decision.soft
+    assert decision.undecided
     assert decision.by.reason == (
         "no rule covers this, and the command is not fully understood (it computes): split it into"
         " simple commands"

@@ -22,18 +22,18 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def effect(
+def evaluate_command(
     workspace: Path,
     command: str,
     rules: Rules | None = None,
     mode: PermissionMode = PermissionMode.DEFAULT,
 ) -> Effect:
     judged = policy(workspace, rules, mode, home=workspace.parent / "home")
-    return judged.judge(bash(command, workspace)).effect
+    return judged.evaluate(bash(command, workspace)).effect
 
 
 def test_the_vote_says_what_grants_it(workspace: Path):
-    decision = policy(workspace).judge(bash("ls -la | head -5", workspace))
+    decision = policy(workspace).evaluate(bash("ls -la | head -5", workspace))
 
     assert decision.effect is ALLOW
     assert decision.by.reason == "it only looks at what is inside"
@@ -52,7 +52,7 @@ def test_the_vote_says_what_grants_it(workspace: Path):
 def test_looking_inside_needs_no_rule_in_any_mode(
     workspace: Path, command: str, mode: PermissionMode
 ):
-    assert effect(workspace, command, mode=mode) is ALLOW
+    assert evaluate_command(workspace, command, mode=mode) is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_looking_inside_needs_no_rule_in_any_mode(
     ],
 )
 def test_looking_outside_is_asked_about(workspace: Path, command: str):
-    assert effect(workspace, command) is ASK
+    assert evaluate_command(workspace, command) is ASK
 
 
 def test_an_additional_directory_is_inside(workspace: Path):
@@ -81,16 +81,16 @@ def test_an_additional_directory_is_inside(workspace: Path):
 
     judged = policy(workspace, settings=given)
 
-    assert judged.judge(bash(f"cat {added}/x", workspace)).effect is ALLOW
+    assert judged.evaluate(bash(f"cat {added}/x", workspace)).effect is ALLOW
 
 
 def test_a_shell_that_stands_outside_is_asked_about_what_it_looks_at(workspace: Path):
     judged = policy(workspace)
 
-    assert judged.judge(bash("ls", workspace.parent)).effect is ASK
-    assert judged.judge(bash("cat a", workspace.parent)).effect is ASK
-    assert judged.judge(bash("echo a", workspace.parent)).effect is ALLOW
-    assert judged.judge(bash("ls", None)).effect is ASK
+    assert judged.evaluate(bash("ls", workspace.parent)).effect is ASK
+    assert judged.evaluate(bash("cat a", workspace.parent)).effect is ASK
+    assert judged.evaluate(bash("echo a", workspace.parent)).effect is ALLOW
+    assert judged.evaluate(bash("ls", None)).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_a_shell_that_stands_outside_is_asked_about_what_it_looks_at(workspace: 
 def test_a_link_that_leads_outside_is_not_followed_unasked(workspace: Path, command: str):
     (workspace / "link").symlink_to("/etc/passwd")
 
-    assert effect(workspace, command) is ASK
-    assert effect(workspace, "cat a") is ALLOW
-    assert effect(workspace, "grep -r x") is ALLOW
+    assert evaluate_command(workspace, command) is ASK
+    assert evaluate_command(workspace, "cat a") is ALLOW
+    assert evaluate_command(workspace, "grep -r x") is ALLOW
 
 
 @pytest.mark.parametrize("command", ["cat .env", "cat < .env", "head -5 .env", "grep x .env"])
 def test_a_read_deny_stands_over_a_look(workspace: Path, command: str):
-    assert effect(workspace, command, Rules(deny=["Read(.env)"])) is DENY
-    assert effect(workspace, command, Rules(ask=["Read(.env)"])) is ASK
+    assert evaluate_command(workspace, command, Rules(deny=["Read(.env)"])) is DENY
+    assert evaluate_command(workspace, command, Rules(ask=["Read(.env)"])) is ASK
 
 
 @pytest.mark.parametrize(
@@ -126,21 +126,21 @@ def test_a_read_deny_stands_over_a_look(workspace: Path, command: str):
 )
 @pytest.mark.parametrize("rules", [Rules(deny=["Read(.env)"]), Rules(ask=["Read(.env)"])])
 def test_what_would_show_a_closed_file_is_asked_about(workspace: Path, command: str, rules: Rules):
-    assert effect(workspace, command, rules) is ALLOW
+    assert evaluate_command(workspace, command, rules) is ALLOW
 
     (workspace / ".env").write_text("secret", encoding="utf-8")
 
-    assert effect(workspace, command, rules) is ASK
-    assert effect(workspace, "ls -la", rules) is ALLOW
-    assert effect(workspace, "git status", rules) is ALLOW
+    assert evaluate_command(workspace, command, rules) is ASK
+    assert evaluate_command(workspace, "ls -la", rules) is ALLOW
+    assert evaluate_command(workspace, "git status", rules) is ALLOW
 
 
 def test_deny_and_ask_rules_about_commands_stand_over_a_look(workspace: Path):
-    assert effect(workspace, "ls | cat", Rules(deny=["Bash(cat:*)"])) is DENY
-    assert effect(workspace, "ls | cat", Rules(ask=["Bash(cat:*)"])) is ASK
+    assert evaluate_command(workspace, "ls | cat", Rules(deny=["Bash(cat:*)"])) is DENY
+    assert evaluate_command(workspace, "ls | cat", Rules(ask=["Bash(cat:*)"])) is ASK
 
 
-def git_repository(directory: Path, config: str) -> None:
+def create_git_repository(directory: Path, config: str) -> None:
     (directory / ".git" / "objects").mkdir(parents=True)
     (directory / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (directory / ".git" / "config").write_text(config, encoding="utf-8")
@@ -150,23 +150,23 @@ def git_repository(directory: Path, config: str) -> None:
     "command", ["git status", "git diff", "git log -1", "git show", "git branch"]
 )
 def test_git_is_asked_about_where_the_repository_names_a_program(workspace: Path, command: str):
-    git_repository(workspace, "[core]\nbare = false\n")
-    assert effect(workspace, command) is ALLOW
+    create_git_repository(workspace, "[core]\nbare = false\n")
+    assert evaluate_command(workspace, command) is ALLOW
 
     config = workspace / ".git" / "config"
     config.write_text("[core]\nfsmonitor = ./x\n", encoding="utf-8")
 
-    assert effect(workspace, command) is ASK
-    assert effect(workspace, command, Rules(allow=["Bash(git:*)"])) is ALLOW
+    assert evaluate_command(workspace, command) is ASK
+    assert evaluate_command(workspace, command, Rules(allow=["Bash(git:*)"])) is ALLOW
 
 
 def test_git_in_another_directory_is_asked_about(workspace: Path):
-    git_repository(workspace / "src", "[core]\nfsmonitor = ./x\n")
+    create_git_repository(workspace / "src", "[core]\nfsmonitor = ./x\n")
 
-    assert effect(workspace, "cd src && git status") is ASK
-    assert effect(workspace, "cd . && git status") is ALLOW
-    assert effect(workspace, f"cd {workspace} && git status") is ALLOW
-    assert effect(workspace, "cd missing; git status") is ASK
+    assert evaluate_command(workspace, "cd src && git status") is ASK
+    assert evaluate_command(workspace, "cd . && git status") is ALLOW
+    assert evaluate_command(workspace, f"cd {workspace} && git status") is ALLOW
+    assert evaluate_command(workspace, "cd missing; git status") is ASK
 
 
 def test_a_program_of_the_workspace_is_not_taken_for_the_one_we_know(
@@ -176,15 +176,15 @@ def test_a_program_of_the_workspace_is_not_taken_for_the_one_we_know(
     program = workspace / "bin" / "ls"
     program.write_text("#!/bin/sh\n", encoding="utf-8")
     monkeypatch.setenv("PATH", f"{workspace}/bin:/usr/bin:/bin")
-    assert effect(workspace, "ls") is ALLOW
+    assert evaluate_command(workspace, "ls") is ALLOW
 
     program.chmod(0o755)
 
-    assert effect(workspace, "ls") is ASK
-    assert effect(workspace, "cat a") is ALLOW
-    assert effect(workspace, "echo a") is ALLOW
+    assert evaluate_command(workspace, "ls") is ASK
+    assert evaluate_command(workspace, "cat a") is ALLOW
+    assert evaluate_command(workspace, "echo a") is ALLOW
     monkeypatch.setenv("PATH", ".:/usr/bin:/bin")
-    assert effect(workspace, "cat a") is ASK
+    assert evaluate_command(workspace, "cat a") is ASK
 
 
 def test_a_variable_that_gives_a_program_other_options_is_doubted(
@@ -192,8 +192,8 @@ def test_a_variable_that_gives_a_program_other_options_is_doubted(
 ):
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "x")
 
-    assert effect(workspace, "rg x") is ASK
-    assert effect(workspace, "grep x a") is ALLOW
+    assert evaluate_command(workspace, "rg x") is ASK
+    assert evaluate_command(workspace, "grep x a") is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_variable_that_gives_a_program_other_options_is_doubted(
 def test_looks_and_rules_cover_a_command_together(
     workspace: Path, allow: list[str], command: str, expected: Effect
 ):
-    assert effect(workspace, command, Rules(allow=allow)) is expected
+    assert evaluate_command(workspace, command, Rules(allow=allow)) is expected
 
 
 @pytest.mark.parametrize(
@@ -243,27 +243,27 @@ def test_looks_and_rules_cover_a_command_together(
 def test_what_a_look_writes_is_judged_as_a_write(
     workspace: Path, command: str, mode: PermissionMode, expected: Effect
 ):
-    assert effect(workspace, command, mode=mode) is expected
+    assert evaluate_command(workspace, command, mode=mode) is expected
 
 
 def test_in_plan_mode_a_look_writes_nothing_whatever_rules_say(workspace: Path):
     rules = Rules(allow=["Edit(out)"])
 
-    assert effect(workspace, "ls > out", rules) is ALLOW
-    assert effect(workspace, "ls > out", rules, PermissionMode.PLAN) is ASK
+    assert evaluate_command(workspace, "ls > out", rules) is ALLOW
+    assert evaluate_command(workspace, "ls > out", rules, PermissionMode.PLAN) is ASK
 
 
 @pytest.mark.parametrize("count", [199, 200, 201, 600])
 def test_a_denied_command_is_found_below_at_and_over_every_limit(workspace: Path, count: int):
     text = "true;" * (count - 1) + "rm x"
 
-    assert effect(workspace, text, Rules(deny=["Bash(rm:*)"])) is DENY
-    assert effect(workspace, text) is ASK
+    assert evaluate_command(workspace, text, Rules(deny=["Bash(rm:*)"])) is DENY
+    assert evaluate_command(workspace, text) is ASK
 
 
 def test_an_alternative_config_of_ours_is_never_swept(workspace: Path):
     """The settings of this server lie under the working directory: nothing there is shown."""
     judged = policy(Path("/"), home=workspace)
 
-    assert judged.judge(bash("grep -r x /config", Path("/"))).effect is DENY
-    assert judged.judge(bash("grep -r x .", Path("/"))).effect is ASK
+    assert judged.evaluate(bash("grep -r x /config", Path("/"))).effect is DENY
+    assert judged.evaluate(bash("grep -r x .", Path("/"))).effect is ASK

@@ -42,29 +42,29 @@ def test_a_read_deny_hides_the_files_that_it_covers(
 ):
     judged = policy(tmp_path, Rules(deny=[f"Read({deny})"], allow=["Read"]))
 
-    assert judged.hides(tmp_path / path, tmp_path) is hidden
+    assert judged.is_path_hidden(tmp_path / path, tmp_path) is hidden
 
 
 def test_only_a_read_deny_hides_files(tmp_path: Path):
     judged = policy(tmp_path, Rules(ask=["Read(a)"], deny=["Edit(a)", "Grep(a)", "Bash(cat a)"]))
 
-    assert not judged.hides(tmp_path / "a", tmp_path)
+    assert not judged.is_path_hidden(tmp_path / "a", tmp_path)
 
 
 def test_our_own_files_are_hidden_although_no_rule_says_so(tmp_path: Path):
     judged = policy(tmp_path)
 
-    assert judged.hides(SETTINGS, None)
-    assert judged.hides(Path("/state/results/1"), None)
-    assert not judged.hides(tmp_path / "a", None)
+    assert judged.is_path_hidden(SETTINGS, None)
+    assert judged.is_path_hidden(Path("/state/results/1"), None)
+    assert not judged.is_path_hidden(tmp_path / "a", None)
 
 
 def test_a_rule_for_the_directory_that_a_search_moved_to_hides_there(tmp_path: Path):
     judged = policy(tmp_path, Rules(deny=["Read(./top/secret)"]))
     moved = tmp_path / "sub"
 
-    assert judged.hides(moved / "top" / "secret", moved)
-    assert not judged.hides(moved / "top" / "secret", tmp_path)
+    assert judged.is_path_hidden(moved / "top" / "secret", moved)
+    assert not judged.is_path_hidden(moved / "top" / "secret", tmp_path)
 
 
 def test_a_link_to_a_hidden_file_is_hidden_and_so_is_what_a_denied_link_leads_to(tmp_path: Path):
@@ -75,7 +75,9 @@ def test_a_link_to_a_hidden_file_is_hidden_and_so_is_what_a_denied_link_leads_to
     (tmp_path / "to_vault").symlink_to(tmp_path / "vault")
     (tmp_path / "named").mkdir()
     (tmp_path / "named" / "link").symlink_to(tmp_path / "vault" / "other")
-    hides = policy(tmp_path, Rules(deny=["Read(vault/key)", "Read(./named/link)"])).hiding(tmp_path)
+    hides = policy(
+        tmp_path, Rules(deny=["Read(vault/key)", "Read(./named/link)"])
+    ).build_hidden_paths(tmp_path)
 
     found = {
         name: hides(tmp_path / name)
@@ -100,8 +102,8 @@ def test_what_cannot_be_followed_is_hidden(tmp_path: Path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     judged = policy(tmp_path, Rules(deny=["Read(x)"]))
 
-    assert judged.hides(tmp_path / "loop", tmp_path)
-    assert judged.hides(tmp_path / "loop" / "a", tmp_path)
+    assert judged.is_path_hidden(tmp_path / "loop", tmp_path)
+    assert judged.is_path_hidden(tmp_path / "loop" / "a", tmp_path)
 
 
 def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
@@ -109,9 +111,9 @@ def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
     (tmp_path / "w" / "out").symlink_to(tmp_path / "beside")
     blocked = policy(tmp_path / "w", settings=Settings(block_reads_outside=True))
 
-    assert blocked.hides(tmp_path / "beside", None)
-    assert blocked.hides(tmp_path / "w" / "out", None)
-    assert not blocked.hides(tmp_path / "w" / "in", None)
+    assert blocked.is_path_hidden(tmp_path / "beside", None)
+    assert blocked.is_path_hidden(tmp_path / "w" / "out", None)
+    assert not blocked.is_path_hidden(tmp_path / "w" / "in", None)
 
 
 @settings(deadline=None)
@@ -126,16 +128,16 @@ def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
 def test_a_file_is_hidden_exactly_when_reading_it_is_denied(patterns: list[str], paths: list[str]):
     rules = Rules(deny=[f"Read({pattern})" for pattern in patterns]).texts()
     made = Policy(Settings(rules=rules), [WORKSPACE], [], PermissionMode.DEFAULT, home=Path("/h"))
-    hides = made.hiding(WORKSPACE)
+    hides = made.build_hidden_paths(WORKSPACE)
 
     for path in paths:
-        denied = made.judge(on_file("Read", WORKSPACE / path, WORKSPACE)).effect is DENY
+        denied = made.evaluate(on_file("Read", WORKSPACE / path, WORKSPACE)).effect is DENY
         assert hides(WORKSPACE / path) is denied, path
 
 
 def test_a_hundred_thousand_files_are_looked_at_in_seconds_against_a_thousand_rules(tmp_path: Path):
     rules = [f"Read(dir{at}/*.x)" for at in range(500)] + [f"Read(*.e{at})" for at in range(500)]
-    hides = policy(tmp_path, Rules(deny=rules)).hiding(tmp_path)
+    hides = policy(tmp_path, Rules(deny=rules)).build_hidden_paths(tmp_path)
     files = [tmp_path / f"d{at % 300}" / f"file{at}.py" for at in range(100_000)]
 
     start = process_time()
@@ -168,14 +170,14 @@ def test_a_hundred_thousand_files_are_looked_at_in_seconds_against_a_thousand_ru
 def test_a_deny_of_every_tool_of_a_server_closes_the_server(
     tmp_path: Path, deny: str, closed: bool
 ):
-    vote = policy(tmp_path, Rules(deny=[deny])).denies_server("git")
+    vote = policy(tmp_path, Rules(deny=[deny])).find_server_deny("git")
 
     assert (vote is not None) is closed
-    assert policy(tmp_path, Rules(ask=[deny], allow=[deny])).denies_server("git") is None
+    assert policy(tmp_path, Rules(ask=[deny], allow=[deny])).find_server_deny("git") is None
 
 
 def test_the_vote_that_closes_a_server_names_its_rule(tmp_path: Path):
-    vote = policy(tmp_path, Rules(deny=["Bash", "mcp__git"])).denies_server("git")
+    vote = policy(tmp_path, Rules(deny=["Bash", "mcp__git"])).find_server_deny("git")
 
     origin = Origin(str(SETTINGS), 2, "mcp__git")
     assert vote == Vote(Tier.DENY, DENY, "a deny rule forbids it", origin)

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.fs.resolve import Places, Unresolvable, folds_case, names_of
+from mcp_dispatch.fs.resolve import (
+    PathAnchors,
+    PathResolutionError,
+    is_case_insensitive,
+    resolve_all_names,
+)
 from mcp_dispatch.model.decision import Effect
-from mcp_dispatch.policy.paths.pattern import PathPattern, path_pattern
+from mcp_dispatch.policy.paths.pattern import PathPattern, parse_path_pattern
 from mcp_dispatch.policy.paths.rules import PathRules
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.settings.models import PermissionMode
@@ -17,9 +22,9 @@ from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, polic
 HOME = Path("/home/someone")
 
 
-def judged(workspace: Path, rules: Rules, tool: str, path: str) -> Effect:
+def evaluate_path(workspace: Path, rules: Rules, tool: str, path: str) -> Effect:
     """`path` is relative to the workspace unless it is absolute."""
-    return policy(workspace, rules).judge(on_file(tool, workspace / path, workspace)).effect
+    return policy(workspace, rules).evaluate(on_file(tool, workspace / path, workspace)).effect
 
 
 @pytest.mark.parametrize(
@@ -77,13 +82,13 @@ def judged(workspace: Path, rules: Rules, tool: str, path: str) -> Effect:
 def test_a_pattern_means_what_gitignore_and_its_anchor_make_of_it(
     tmp_path: Path, pattern: str, path: str, allows: bool, denies: bool
 ):
-    compiled = path_pattern(pattern, Path("/config"))
-    places = Places(HOME, (tmp_path,))
-    names = names_of(path, tmp_path, HOME)
+    compiled = parse_path_pattern(pattern, Path("/config"))
+    places = PathAnchors(HOME, (tmp_path,))
+    names = resolve_all_names(path, tmp_path, HOME)
 
     assert isinstance(compiled, PathPattern)
-    allowing = PathRules({1: compiled}, wide=False).covering_all(names, places)
-    denying = PathRules({1: compiled}, wide=True).covering_any([names], places)
+    allowing = PathRules({1: compiled}, wide=False).find_covering_all(names, places)
+    denying = PathRules({1: compiled}, wide=True).find_covering_any([names], places)
     assert (allowing == {1}, denying == {1}) == (allows, denies)
 
 
@@ -98,15 +103,17 @@ def test_a_pattern_means_what_gitignore_and_its_anchor_make_of_it(
     ],
 )
 def test_a_pattern_that_cannot_be_trusted_is_refused_with_a_reason(pattern: str, reason: str):
-    assert path_pattern(pattern, Path("/")) == reason
+    assert parse_path_pattern(pattern, Path("/")) == reason
 
 
 def test_repeated_double_stars_are_one():
-    deep = names_of("/" + "a/" * 250 + "x", None, HOME)
-    compiled = path_pattern("//" + "**/" * 50 + "x", Path("/"))
+    deep = resolve_all_names("/" + "a/" * 250 + "x", None, HOME)
+    compiled = parse_path_pattern("//" + "**/" * 50 + "x", Path("/"))
 
     assert isinstance(compiled, PathPattern)
-    assert PathRules({1: compiled}, wide=False).covering_all(deep, Places(HOME, ())) == {1}
+    assert PathRules({1: compiled}, wide=False).find_covering_all(deep, PathAnchors(HOME, ())) == {
+        1
+    }
 
 
 DIFFERENT_FROM_GITIGNORE = {
@@ -122,20 +129,26 @@ def test_patterns_agree_with_a_corpus_of_gitignore_cases(data_dir: Path):
     text = (data_dir / "permissions" / "gitignore.jsonl").read_text(encoding="utf-8")
     rows = [json.loads(line) for line in text.splitlines()]
 
-    differing = {(row["gitignore"], row["path"]) for row in rows if _denied(row) != row["ignored"]}
+    differing = {
+        (row["gitignore"], row["path"]) for row in rows if _is_denied(row) != row["ignored"]
+    }
 
     assert len(rows) > 60
     assert differing == set(DIFFERENT_FROM_GITIGNORE)
 
 
-def _denied(row: dict[str, str]) -> bool:
+def _is_denied(row: dict[str, str]) -> bool:
     """Each line is a deny rule. A root that is relative is one of the directory the path is from."""
     start = Path("/start") if row["root"].startswith(".") else Path(row["root"])
     root = start / row["root"]
-    found = [path_pattern(line.strip(), root) for line in row["gitignore"].split("\n") if line]
+    found = [
+        parse_path_pattern(line.strip(), root) for line in row["gitignore"].split("\n") if line
+    ]
     patterns = {at: each for at, each in enumerate(found) if isinstance(each, PathPattern)}
     names = (start / row["path"],)
-    return bool(PathRules(patterns, wide=True).covering_any([names], Places(HOME, (root,))))
+    return bool(
+        PathRules(patterns, wide=True).find_covering_any([names], PathAnchors(HOME, (root,)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +201,7 @@ def _denied(row: dict[str, str]) -> bool:
     ],
 )
 def test_file_rules(tmp_path: Path, rules: Rules, tool: str, path: str, expected: Effect):
-    assert judged(tmp_path, rules, tool, path) is expected
+    assert evaluate_path(tmp_path, rules, tool, path) is expected
 
 
 def test_a_directory_that_only_begins_alike_is_outside(tmp_path: Path):
@@ -197,9 +210,9 @@ def test_a_directory_that_only_begins_alike_is_outside(tmp_path: Path):
     (tmp_path / "app_evil").mkdir()
     workspace.mkdir()
 
-    assert judged(workspace, Rules(), "Read", str(tmp_path / "app_evil" / "x")) is ASK
+    assert evaluate_path(workspace, Rules(), "Read", str(tmp_path / "app_evil" / "x")) is ASK
     rules = Rules(allow=[f"Edit(/{workspace}/**)"])
-    assert judged(workspace, rules, "Edit", str(tmp_path / "app_evil" / "x")) is ASK
+    assert evaluate_path(workspace, rules, "Edit", str(tmp_path / "app_evil" / "x")) is ASK
 
 
 @pytest.fixture
@@ -223,11 +236,11 @@ def linked(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("path", ["src/key", "src/folder/key", "src/hop", "src/dangling"])
 def test_an_allow_needs_both_ends_of_a_link(linked: Path, path: str):
     """CVE-2025-59829, CVE-2026-25724, CVE-2025-53110: a link led out of the allowed directory."""
-    assert judged(linked, Rules(), "Read", path) is ASK
-    assert judged(linked, Rules(allow=["Edit(src/**)"]), "Write", path) is ASK
-    assert judged(linked, Rules(allow=[f"Edit(/{linked}/src/**)"]), "Edit", path) is ASK
+    assert evaluate_path(linked, Rules(), "Read", path) is ASK
+    assert evaluate_path(linked, Rules(allow=["Edit(src/**)"]), "Write", path) is ASK
+    assert evaluate_path(linked, Rules(allow=[f"Edit(/{linked}/src/**)"]), "Edit", path) is ASK
     both = Rules(allow=["Edit(src/**)", f"Edit(/{linked.parent}/**)"])
-    assert judged(linked, both, "Edit", path) is ALLOW
+    assert evaluate_path(linked, both, "Edit", path) is ALLOW
 
 
 @pytest.mark.parametrize("path", ["src/key", "src/folder/key", "src/hop", "src/folder/new"])
@@ -235,27 +248,27 @@ def test_a_deny_needs_only_one_end_of_a_link(linked: Path, path: str):
     by_target = Rules(allow=["Read"], deny=[f"Read(/{linked.parent}/secrets/**)"])
     by_link = Rules(allow=["Read"], deny=[f"Read({path})"])
 
-    assert judged(linked, by_target, "Read", path) is DENY
-    assert judged(linked, by_link, "Read", path) is DENY
+    assert evaluate_path(linked, by_target, "Read", path) is DENY
+    assert evaluate_path(linked, by_link, "Read", path) is DENY
 
 
 def test_a_deny_of_a_link_covers_what_it_leads_to(linked: Path):
     rules = Rules(allow=["Read"], deny=["Read(src/inner/**)"])
 
-    assert judged(linked, rules, "Read", "vault/key") is DENY
-    assert judged(linked, rules, "Read", "src/inner/key") is DENY
+    assert evaluate_path(linked, rules, "Read", "vault/key") is DENY
+    assert evaluate_path(linked, rules, "Read", "src/inner/key") is DENY
 
 
 def test_a_new_file_below_a_linked_directory_is_judged_where_it_would_land(linked: Path):
     rules = Rules(allow=["Edit(src/**)"])
 
-    assert judged(linked, rules, "Write", "src/new") is ALLOW
-    assert judged(linked, rules, "Write", "src/folder/new") is ASK
-    assert judged(linked, rules, "Write", "src/inner/new") is ASK
+    assert evaluate_path(linked, rules, "Write", "src/new") is ALLOW
+    assert evaluate_path(linked, rules, "Write", "src/folder/new") is ASK
+    assert evaluate_path(linked, rules, "Write", "src/inner/new") is ASK
 
 
 def test_links_in_a_circle_are_denied(linked: Path):
-    decision = policy(linked, Rules(allow=["Read"])).judge(on_file("Read", linked / "src/loop"))
+    decision = policy(linked, Rules(allow=["Read"])).evaluate(on_file("Read", linked / "src/loop"))
 
     assert decision.effect is DENY
     assert "too many symbolic links" in decision.by.reason
@@ -263,10 +276,10 @@ def test_links_in_a_circle_are_denied(linked: Path):
 
 @pytest.mark.parametrize("path", ["/a\0b", "", "/" + "a/" * 300 + "b", "/\ud800"])
 def test_what_is_no_path_is_denied(tmp_path: Path, path: str):
-    with pytest.raises(Unresolvable):
-        names_of(path, None, HOME)
+    with pytest.raises(PathResolutionError):
+        resolve_all_names(path, None, HOME)
     rules = Rules(allow=["Read", "Edit(//**)"])
-    assert policy(tmp_path, rules).judge(on_file("Read", path)).effect is DENY
+    assert policy(tmp_path, rules).evaluate(on_file("Read", path)).effect is DENY
 
 
 def test_a_workspace_behind_a_link_is_inside_under_both_its_names(tmp_path: Path):
@@ -276,9 +289,9 @@ def test_a_workspace_behind_a_link_is_inside_under_both_its_names(tmp_path: Path
     link.symlink_to(real)
     rules = Rules(allow=["Edit(src/**)"])
 
-    assert judged(link, rules, "Read", "a") is ALLOW
-    assert judged(link, rules, "Edit", "src/a") is ALLOW
-    assert judged(real, rules, "Edit", str(link / "src/a")) is ASK
+    assert evaluate_path(link, rules, "Read", "a") is ALLOW
+    assert evaluate_path(link, rules, "Edit", "src/a") is ALLOW
+    assert evaluate_path(real, rules, "Edit", str(link / "src/a")) is ASK
 
 
 def test_the_slash_anchor_is_the_folder_of_the_settings_file(tmp_path: Path):
@@ -288,8 +301,8 @@ def test_the_slash_anchor_is_the_folder_of_the_settings_file(tmp_path: Path):
         Settings(rules=(text,)), [tmp_path / "work"], [], PermissionMode.DEFAULT, home=HOME
     )
 
-    assert built.judge(on_file("Edit", tmp_path / "conf" / "notes" / "a")).effect is ALLOW
-    assert built.judge(on_file("Edit", tmp_path / "work" / "notes" / "a")).effect is ASK
+    assert built.evaluate(on_file("Edit", tmp_path / "conf" / "notes" / "a")).effect is ALLOW
+    assert built.evaluate(on_file("Edit", tmp_path / "work" / "notes" / "a")).effect is ASK
 
 
 def test_a_deny_holds_wherever_the_shell_has_moved(tmp_path: Path):
@@ -297,34 +310,34 @@ def test_a_deny_holds_wherever_the_shell_has_moved(tmp_path: Path):
     rules = Rules(allow=["Bash"], deny=["Read(.env)", "Read(top/secret)"])
     moved = policy(tmp_path, rules)
 
-    assert moved.judge(bash("cat ../.env", tmp_path / "sub")).effect is DENY
-    assert moved.judge(bash("cat ../top/secret", tmp_path / "sub")).effect is DENY
+    assert moved.evaluate(bash("cat ../.env", tmp_path / "sub")).effect is DENY
+    assert moved.evaluate(bash("cat ../top/secret", tmp_path / "sub")).effect is DENY
 
 
 def test_without_a_workspace_a_deny_by_name_still_holds_and_an_allow_does_not():
     rules = Rules(allow=["Edit(./**)"], deny=["Read(.env)"]).texts()
     nowhere = Policy(Settings(rules=rules), [], [], PermissionMode.DEFAULT, home=HOME)
 
-    assert nowhere.judge(on_file("Read", "/a/.env")).effect is DENY
-    assert nowhere.judge(on_file("Edit", "/a/b")).effect is ASK
-    assert nowhere.judge(on_file("Read", "/a/b")).effect is ASK
+    assert nowhere.evaluate(on_file("Read", "/a/.env")).effect is DENY
+    assert nowhere.evaluate(on_file("Edit", "/a/b")).effect is ASK
+    assert nowhere.evaluate(on_file("Read", "/a/b")).effect is ASK
 
 
 def test_names_differ_by_case_where_the_file_system_says_so(tmp_path: Path):
     (tmp_path / "File").write_text("", encoding="utf-8")
     folds = (tmp_path / "fILE").exists()
 
-    assert folds_case(tmp_path / "File") is folds
+    assert is_case_insensitive(tmp_path / "File") is folds
     rules = Rules(deny=["Read(file)"])
-    assert judged(tmp_path, rules, "Read", "File") is (DENY if folds else ALLOW)
+    assert evaluate_path(tmp_path, rules, "Read", "File") is (DENY if folds else ALLOW)
 
 
 def test_inside_is_decided_name_by_name():
-    places = Places(HOME, ())
+    places = PathAnchors(HOME, ())
 
-    assert places.all_inside((Path("/w/a"), Path("/w/b")), [Path("/w")])
-    assert not places.all_inside((Path("/w/a"), Path("/x/b")), [Path("/w")])
-    assert not places.all_inside((), [Path("/w")])
+    assert places.contains_all((Path("/w/a"), Path("/w/b")), [Path("/w")])
+    assert not places.contains_all((Path("/w/a"), Path("/x/b")), [Path("/w")])
+    assert not places.contains_all((), [Path("/w")])
 
 
 @pytest.mark.parametrize(
@@ -346,7 +359,7 @@ def test_inside_is_decided_name_by_name():
 def test_a_read_deny_covers_the_known_readers_of_the_shell(tmp_path: Path, command: str):
     rules = Rules(allow=["Bash"], deny=["Read(.env)", "Read(~/secret)"])
 
-    assert policy(tmp_path, rules).judge(bash(command, tmp_path)).effect is DENY
+    assert policy(tmp_path, rules).evaluate(bash(command, tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -370,7 +383,7 @@ def test_an_edit_deny_covers_redirects_and_the_known_writers_of_the_shell(
     (tmp_path / "locked").mkdir()
     rules = Rules(allow=["Bash"], deny=["Edit(locked/**)", "Edit(locked)"])
 
-    assert policy(tmp_path, rules).judge(bash(command, tmp_path)).effect is DENY
+    assert policy(tmp_path, rules).evaluate(bash(command, tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -383,5 +396,8 @@ def test_an_edit_deny_covers_redirects_and_the_known_writers_of_the_shell(
     ],
 )
 def test_the_suggested_line_would_allow_the_file(tmp_path: Path, tool: str, path: str, line: str):
-    assert policy(tmp_path).suggestion(on_file(tool, path)) == line
-    assert judged(tmp_path, Rules(allow=json.loads("{" + line + "}")["allow"]), tool, path) is ALLOW
+    assert policy(tmp_path).suggest_allow_line(on_file(tool, path)) == line
+    assert (
+        evaluate_path(tmp_path, Rules(allow=json.loads("{" + line + "}")["allow"]), tool, path)
+        is ALLOW
+    )

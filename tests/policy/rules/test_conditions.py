@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_dispatch.policy.commands.pattern import Match
-from mcp_dispatch.policy.rules.conditions import Conditions
+from mcp_dispatch.policy.commands.pattern import RuleMatch
+from mcp_dispatch.policy.rules.conditions import HookConditions
 from tests.support.policies import bash, on_file, upstream
 
-YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO
+YES, MAYBE, NO = RuleMatch.YES, RuleMatch.MAYBE, RuleMatch.NO
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,10 @@ YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO
         ("mcp__github", "ls", NO),
     ],
 )
-def test_a_rule_about_commands(tmp_path: Path, rule: str, command: str, expected: Match) -> None:
-    conditions = Conditions(tmp_path, [tmp_path])
+def test_a_rule_about_commands(
+    tmp_path: Path, rule: str, command: str, expected: RuleMatch
+) -> None:
+    conditions = HookConditions(tmp_path, [tmp_path])
 
     assert conditions.match(rule, bash(command, tmp_path)) is expected
 
@@ -57,15 +59,15 @@ def test_a_rule_about_commands(tmp_path: Path, rule: str, command: str, expected
     ],
 )
 def test_a_rule_about_files(
-    tmp_path: Path, rule: str, tool: str, path: str, expected: Match
+    tmp_path: Path, rule: str, tool: str, path: str, expected: RuleMatch
 ) -> None:
-    conditions = Conditions(tmp_path, [tmp_path])
+    conditions = HookConditions(tmp_path, [tmp_path])
 
     assert conditions.match(rule, on_file(tool, tmp_path / path, tmp_path)) is expected
 
 
 def test_a_rule_about_the_tools_of_a_server(tmp_path: Path) -> None:
-    conditions = Conditions(tmp_path, [tmp_path])
+    conditions = HookConditions(tmp_path, [tmp_path])
 
     assert conditions.match("mcp__github", upstream("github", "push")) is YES
     assert conditions.match("mcp__github__push", upstream("github", "push")) is YES
@@ -75,9 +77,9 @@ def test_a_rule_about_the_tools_of_a_server(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rule", ["Bash(", "", "Edit()", "Write(*.ts)", "Bash(\x00)"])
 def test_a_rule_that_cannot_be_judged_has_a_fault(tmp_path: Path, rule: str) -> None:
-    assert Conditions(tmp_path, [tmp_path]).fault(rule)
+    assert HookConditions(tmp_path, [tmp_path]).find_fault(rule)
 
 
 @pytest.mark.parametrize("rule", ["Bash", "Bash(git *)", "Edit(*.ts)", "mcp__github__*"])
 def test_a_rule_that_can_be_judged_has_none(tmp_path: Path, rule: str) -> None:
-    assert Conditions(tmp_path, [tmp_path]).fault(rule) is None
+    assert HookConditions(tmp_path, [tmp_path]).find_fault(rule) is None

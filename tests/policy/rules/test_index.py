@@ -9,13 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from mcp_dispatch.fs.resolve import folded
-from mcp_dispatch.policy.commands.expand import reading, starts_of
-from mcp_dispatch.policy.commands.pattern import SEPARATOR, CommandPattern, Match, command_pattern
-from mcp_dispatch.policy.domains import DomainPattern, domain_pattern
+from mcp_dispatch.fs.resolve import fold_case
+from mcp_dispatch.policy.commands.expand import parse_command, skip_to_program
+from mcp_dispatch.policy.commands.pattern import (
+    SEPARATOR,
+    CommandPattern,
+    RuleMatch,
+    parse_command_pattern,
+)
+from mcp_dispatch.policy.domains import DomainPattern, parse_domain_pattern
 from mcp_dispatch.policy.paths.index import PathIndex
-from mcp_dispatch.policy.paths.pattern import compiled
-from mcp_dispatch.policy.paths.rules import Detours, Start
+from mcp_dispatch.policy.paths.pattern import compile_pattern
+from mcp_dispatch.policy.paths.rules import PatternStart, SymlinkIndex
 from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex
 from mcp_dispatch.shell.ast import EXPANSION
 
@@ -23,7 +28,7 @@ unhurried = settings(deadline=None)
 parts = st.text("ab.*?[]\\!", min_size=1, max_size=4) | st.sampled_from(["**", "a", "ab", "B"])
 
 
-def _pattern(start: str, middle: list[str], end: str) -> str:
+def _join_pattern(start: str, middle: list[str], end: str) -> str:
     return start + "/".join(middle) + end
 
 
@@ -32,7 +37,7 @@ def _is_usable(pattern: str) -> bool:
 
 
 patterns = st.builds(
-    _pattern,
+    _join_pattern,
     st.sampled_from(["", "/"]),
     st.lists(parts, min_size=1, max_size=4),
     st.sampled_from(["", "/", "/**"]),
@@ -47,11 +52,13 @@ paths = st.lists(st.text("abB.*[]", min_size=1, max_size=3), min_size=1, max_siz
 def test_every_pattern_that_covers_a_path_is_found(
     texts: list[str], path: str, literally: bool, folding: bool
 ):
-    index = PathIndex(texts, literally=literally, folding=folding)
-    spelled = folded(path) if folding else path
+    index = PathIndex(texts, wide=literally, ignore_case=folding)
+    spelled = fold_case(path) if folding else path
 
     def covers(text: str) -> bool:
-        pattern = compiled(folded(text) if folding else text, literally=literally, folding=folding)
+        pattern = compile_pattern(
+            fold_case(text) if folding else text, literal_fallback=literally, fold_case=folding
+        )
         return pattern.covers(spelled) or (literally and pattern.covers(f"{spelled}/"))
 
     assert sorted(index.find(path)) == [at for at, text in enumerate(texts) if covers(text)]
@@ -69,14 +76,14 @@ def test_a_match_in_linear_time_is_the_same_match(pattern: str, name: str):
     pattern = re.sub(r"(?<!\\)\*{2,}", "*", pattern) or "x"
     plain, _ = GitIgnoreSpecPattern.pattern_to_regex(pattern)
 
-    quick = compiled(pattern, literally=False, folding=False)
+    quick = compile_pattern(pattern, literal_fallback=False, fold_case=False)
 
     assert plain is not None
     assert quick.covers(name) is (re.match(plain, name) is not None)
 
 
 def test_no_name_makes_a_pattern_with_many_stars_slow():
-    pattern = compiled("[a-z]*[a-z]*[a-z]*b", literally=False, folding=False)
+    pattern = compile_pattern("[a-z]*[a-z]*[a-z]*b", literal_fallback=False, fold_case=False)
     path = "/".join(["a" * 5_000] * 20)
 
     start = process_time()
@@ -99,31 +106,31 @@ pieces = st.sampled_from(
 @unhurried
 @given(st.lists(command_patterns, min_size=1, max_size=6), st.lists(pieces, max_size=8))
 def test_every_pattern_that_a_command_holds_is_found(texts: list[str], command: list[str]):
-    made = [command_pattern(text) for text in texts]
+    made = [parse_command_pattern(text) for text in texts]
     filed = {at: pattern for at, pattern in enumerate(made) if pattern is not None}
-    read = reading("".join(command))
+    read = parse_command("".join(command))
 
-    found = CommandIndex(filed).matching(read)
+    found = CommandIndex(filed).find_matches(read)
 
     for at, pattern in filed.items():
         if not pattern.anchored or not read.complete:
             continue
-        expected = max((_match(pattern, line) for line in read.lines), default=0)
-        expected = max([expected, *(_in_run(pattern, run) for run in read.runs)])
-        if pattern.exact == read.text.strip():
-            expected = Match.YES.value
-        assert found.get(at, Match.NO).value == expected
+        expected = max((_match_line(pattern, line) for line in read.lines), default=0)
+        expected = max([expected, *(_match_token_run(pattern, run) for run in read.token_runs)])
+        if pattern.exact_text == read.text.strip():
+            expected = RuleMatch.YES.value
+        assert found.get(at, RuleMatch.NO).value == expected
 
 
-def _match(pattern: CommandPattern, line: str) -> int:
-    return pattern.match(line).value
+def _match_line(pattern: CommandPattern, line: str) -> int:
+    return pattern.match_line(line).value
 
 
-def _in_run(pattern: CommandPattern, run: tuple[str, ...]) -> int:
-    start = starts_of(run)
+def _match_token_run(pattern: CommandPattern, run: tuple[str, ...]) -> int:
+    start = skip_to_program(run)
     unsure = bool(start) and any(EXPANSION in token for token in start)
-    whole = Match.YES.value if pattern.occurs_in(SEPARATOR.join(run)) else 0
-    return max(whole, _match(pattern, SEPARATOR.join(start)) if unsure else 0)
+    whole = RuleMatch.YES.value if pattern.matches_anywhere(SEPARATOR.join(run)) else 0
+    return max(whole, _match_line(pattern, SEPARATOR.join(start)) if unsure else 0)
 
 
 labels = st.sampled_from(["a", "b", "com", "*", "a*"])
@@ -135,10 +142,10 @@ labels = st.sampled_from(["a", "b", "com", "*", "a*"])
     st.lists(st.sampled_from(["a", "b", "com", "ab"]), min_size=1, max_size=4).map(".".join),
 )
 def test_every_domain_rule_that_covers_a_host_is_found(texts: list[str], host: str):
-    made = [domain_pattern(f"domain:{text}") for text in texts]
+    made = [parse_domain_pattern(f"domain:{text}") for text in texts]
     filed = {at: each for at, each in enumerate(made) if isinstance(each, DomainPattern)}
 
-    found = sorted(DomainIndex(filed).covering(host))
+    found = sorted(DomainIndex(filed).find_covering(host))
 
     assert found == [at for at, pattern in filed.items() if pattern.covers(host)]
 
@@ -146,25 +153,25 @@ def test_every_domain_rule_that_covers_a_host_is_found(texts: list[str], host: s
 def test_links_among_the_beginnings_of_patterns_are_found_when_they_appear(tmp_path: Path):
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "dir").mkdir()
-    detours = Detours(["link/a", "dir/inner", "dir/other/x", "missing/b", ""])
+    detours = SymlinkIndex(["link/a", "dir/inner", "dir/other/x", "missing/b", ""])
 
-    assert detours.under(tmp_path) == []
+    assert detours.find_links(tmp_path) == []
 
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "dir" / "inner").symlink_to("../real/deep")
     (tmp_path / "real" / "a").symlink_to(tmp_path / "dir")
     os.utime(tmp_path, ns=(1, 1))  # a clock that is coarse must not hide the change from the test
 
-    assert sorted(detours.under(tmp_path), key=lambda start: start.spelled) == [
-        Start("dir/inner", str(tmp_path / "real" / "deep")),
-        Start("link", str(tmp_path / "real")),
-        Start("link/a", str(tmp_path / "dir")),
+    assert sorted(detours.find_links(tmp_path), key=lambda start: start.pattern_prefix) == [
+        PatternStart("dir/inner", str(tmp_path / "real" / "deep")),
+        PatternStart("link", str(tmp_path / "real")),
+        PatternStart("link/a", str(tmp_path / "dir")),
     ]
 
 
 def test_links_that_lead_back_to_themselves_end(tmp_path: Path):
     (tmp_path / "a").symlink_to(tmp_path)
 
-    found = Detours(["/".join("a" * 50)]).under(tmp_path)
+    found = SymlinkIndex(["/".join("a" * 50)]).find_links(tmp_path)
 
-    assert {start.place for start in found} == {str(tmp_path)}
+    assert {start.directory for start in found} == {str(tmp_path)}

@@ -10,11 +10,11 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load
+from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load_settings
 from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
 
 
-def called(tool: str, arguments: JsonObject) -> Subject:
+def build_subject(tool: str, arguments: JsonObject) -> Subject:
     server = tool.split("__")[1] if tool.startswith("mcp__") else None
     return Subject(tool, tool.removeprefix("mcp__"), server, arguments, arguments, None)
 
@@ -51,14 +51,14 @@ def test_a_parameter_rule_is_about_one_field(
 ):
     judged = policy(Path("/w"), Rules(deny=[deny], allow=[tool]))
 
-    assert (judged.judge(called(tool, arguments)).effect is DENY) is denied
+    assert (judged.evaluate(build_subject(tool, arguments)).effect is DENY) is denied
 
 
 def test_a_program_that_is_named_like_a_field_is_still_a_program(tmp_path: Path):
     judged = policy(tmp_path, Rules(deny=["Bash(timeout:*)", "Bash(command:*)"]))
 
-    assert judged.judge(bash("timeout 5 ls", tmp_path)).effect is DENY
-    assert judged.judge(bash("command ls", tmp_path)).effect is DENY
+    assert judged.evaluate(bash("timeout 5 ls", tmp_path)).effect is DENY
+    assert judged.evaluate(bash("command ls", tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -198,15 +198,15 @@ def test_an_ordinary_rule_is_not_remarked_upon(tmp_path: Path, rule: str):
 def test_paths_with_odd_characters_are_guarded(deny: str, path: str, denied: bool):
     judged = policy(Path("/w"), Rules(deny=[deny]))
 
-    assert (judged.judge(on_file("Read", Path("/w") / path)).effect is DENY) is denied
+    assert (judged.evaluate(on_file("Read", Path("/w") / path)).effect is DENY) is denied
 
 
 def test_an_allow_ends_where_its_pattern_ends(tmp_path: Path):
     judged = policy(tmp_path, Rules(allow=["Edit(a)", "Edit(*.py)"]))
 
-    assert judged.judge(on_file("Edit", tmp_path / "a")).effect is ALLOW
-    assert judged.judge(on_file("Edit", tmp_path / "a\n")).effect is ASK
-    assert judged.judge(on_file("Edit", tmp_path / "b.py\n")).effect is ASK
+    assert judged.evaluate(on_file("Edit", tmp_path / "a")).effect is ALLOW
+    assert judged.evaluate(on_file("Edit", tmp_path / "a\n")).effect is ASK
+    assert judged.evaluate(on_file("Edit", tmp_path / "b.py\n")).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ def test_a_slash_means_the_place_that_the_settings_file_is_about(
     written = tmp_path / file
     written.parent.mkdir(parents=True)
     written.write_text('{"permissions": {"deny": ["Read(/notes/**)"]}}', encoding="utf-8")
-    read = load([Layer(kind, written)])
+    read = load_settings([Layer(kind, written)])
     judged = Policy(read, [tmp_path / "w"], [], PermissionMode.DEFAULT, home=tmp_path / "home")
 
     places = ["w", "config", "elsewhere", "etc", "home", "home/.claude", "w/.claude"]
     denied = [
         place
         for place in places
-        if judged.judge(on_file("Read", tmp_path / place / "notes" / "a")).effect is DENY
+        if judged.evaluate(on_file("Read", tmp_path / place / "notes" / "a")).effect is DENY
     ]
 
     assert denied == [anchor]
@@ -243,7 +243,7 @@ def test_a_slash_means_the_place_that_the_settings_file_is_about(
 def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_reported(tmp_path: Path):
     rules = Rules(deny=["mcp__GitHub", "mcp__my-files__write"], allow=["mcp__git", "mcp__other"])
 
-    found = policy(tmp_path, rules).problems_with(["github", "my_files", "git"])
+    found = policy(tmp_path, rules).find_server_name_problems(["github", "my_files", "git"])
 
     assert [(each.line, each.message) for each in found] == [
         (3, "'mcp__GitHub': no server is named GitHub; did you mean github?"),
@@ -257,7 +257,7 @@ def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_reported(tmp_path:
         ask=["mcp__other__PUSH"],
     )
 
-    found = policy(tmp_path, rules).problems_with_tools({"git": {"push", "get_x", "get_a"}})
+    found = policy(tmp_path, rules).find_tool_name_problems({"git": {"push", "get_x", "get_a"}})
 
     hint = "names are case-sensitive, did you mean"
     assert [(each.line, each.message) for each in found] == [
@@ -271,8 +271,8 @@ def test_each_list_reads_a_tool_name_with_stars_by_its_own_measure(tmp_path: Pat
 
     for text, allows in cases.items():
         subject = upstream("git", "get_x")
-        allowed = policy(tmp_path, Rules(allow=[text])).judge(subject).effect
-        denied = policy(tmp_path, Rules(deny=[text])).judge(subject).effect
+        allowed = policy(tmp_path, Rules(allow=[text])).evaluate(subject).effect
+        denied = policy(tmp_path, Rules(deny=[text])).evaluate(subject).effect
         assert (allowed, denied) == (ALLOW if allows else ASK, DENY)
 
 
@@ -301,10 +301,10 @@ def test_accept_edits_takes_a_few_commands_for_edits(tmp_path: Path, command: st
     (tmp_path / "a").mkdir()
     mode = PermissionMode.ACCEPT_EDITS
 
-    decided = policy(tmp_path, mode=mode).judge(bash(command, tmp_path)).effect
+    decided = policy(tmp_path, mode=mode).evaluate(bash(command, tmp_path)).effect
 
     assert decided is (ALLOW if accepted else ASK)
-    assert policy(tmp_path).judge(bash(command, tmp_path)).effect is ASK
+    assert policy(tmp_path).evaluate(bash(command, tmp_path)).effect is ASK
 
 
 def test_hook_scripts_and_settings_that_do_not_exist_yet_are_protected(tmp_path: Path):
@@ -320,7 +320,7 @@ def test_hook_scripts_and_settings_that_do_not_exist_yet_are_protected(tmp_path:
     )
 
     def effect(subject: Subject) -> Effect:
-        return judged.judge(subject).effect
+        return judged.evaluate(subject).effect
 
     for name in ("absent.json", "guard.sh", "extra.json"):
         assert effect(on_file("Write", tmp_path / name)) is DENY

@@ -13,11 +13,11 @@ from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, polic
 
 def allows(judge: Policy, subject: Subject, rules: tuple[str, ...]) -> bool:
     added = tuple(rule(ALLOW, text, 0) for text in rules)
-    return judge.extended(added).judge(subject).effect is ALLOW
+    return judge.extend(added).evaluate(subject).effect is ALLOW
 
 
-def lasting(judge: Policy, subject: Subject) -> tuple[str, ...]:
-    return judge.lasting(subject, partial(allows, judge, subject))
+def suggest_lasting_rules(judge: Policy, subject: Subject) -> tuple[str, ...]:
+    return judge.suggest_lasting_rules(subject, partial(allows, judge, subject))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_command_gets_one_rule_for_each_part_that_needs_one(
 ) -> None:
     judge, subject = policy(tmp_path), bash(command, tmp_path)
 
-    assert lasting(judge, subject) == rules
+    assert suggest_lasting_rules(judge, subject) == rules
     assert allows(judge, subject, rules)
 
 
@@ -58,53 +58,59 @@ def test_a_command_gets_one_rule_for_each_part_that_needs_one(
 def test_what_no_few_narrow_rules_would_cover_is_never_offered(
     tmp_path: Path, command: str
 ) -> None:
-    assert lasting(policy(tmp_path), bash(command, tmp_path)) == ()
+    assert suggest_lasting_rules(policy(tmp_path), bash(command, tmp_path)) == ()
 
 
 @pytest.mark.parametrize("closed", [Rules(ask=["Bash(git push:*)"]), Rules(deny=["Bash(git:*)"])])
 def test_what_a_rule_asks_for_or_denies_is_not_offered(tmp_path: Path, closed: Rules) -> None:
-    assert lasting(policy(tmp_path, closed), bash("git push", tmp_path)) == ()
+    assert suggest_lasting_rules(policy(tmp_path, closed), bash("git push", tmp_path)) == ()
 
 
 def test_a_protected_path_is_not_offered(tmp_path: Path) -> None:
-    assert lasting(policy(tmp_path), on_file("Write", tmp_path / ".git" / "config")) == ()
+    assert (
+        suggest_lasting_rules(policy(tmp_path), on_file("Write", tmp_path / ".git" / "config"))
+        == ()
+    )
 
 
 def test_in_plan_mode_no_write_is_offered(tmp_path: Path) -> None:
     judge = policy(tmp_path, mode=PermissionMode.PLAN)
 
-    assert lasting(judge, on_file("Write", tmp_path / "a" / "b.txt")) == ()
+    assert suggest_lasting_rules(judge, on_file("Write", tmp_path / "a" / "b.txt")) == ()
 
 
 def test_an_edit_offers_the_directory_of_the_file(tmp_path: Path) -> None:
     subject = on_file("Edit", tmp_path / "src" / "a.py")
 
-    assert lasting(policy(tmp_path), subject) == (f"Edit(/{tmp_path}/src/**)",)
+    assert suggest_lasting_rules(policy(tmp_path), subject) == (f"Edit(/{tmp_path}/src/**)",)
 
 
 @pytest.mark.parametrize("path", ["/home/someone/notes.txt", "/home/x.txt", "/x.txt"])
 def test_a_file_beside_everything_else_is_offered_alone(tmp_path: Path, path: str) -> None:
-    assert lasting(policy(tmp_path), on_file("Read", path)) == (f"Read(/{path})",)
+    assert suggest_lasting_rules(policy(tmp_path), on_file("Read", path)) == (f"Read(/{path})",)
 
 
 def test_an_upstream_tool_is_offered_by_its_rule_name(tmp_path: Path) -> None:
-    assert lasting(policy(tmp_path), upstream("git", "log")) == ("mcp__git__log",)
+    assert suggest_lasting_rules(policy(tmp_path), upstream("git", "log")) == ("mcp__git__log",)
 
 
 def test_a_redirect_offers_the_one_file(tmp_path: Path) -> None:
     subject = bash("make > out.txt", tmp_path)
 
-    assert lasting(policy(tmp_path), subject) == ("Bash(make:*)", f"Edit(/{tmp_path}/out.txt)")
+    assert suggest_lasting_rules(policy(tmp_path), subject) == (
+        "Bash(make:*)",
+        f"Edit(/{tmp_path}/out.txt)",
+    )
 
 
 def test_added_rules_pass_no_deny_and_no_ask(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(deny=["Bash(rm:*)"], ask=["Bash(git push:*)"]))
-    extended = judge.extended((rule(ALLOW, "Bash", 0), rule(DENY, "Bash(ls)", 0)))
+    extended = judge.extend((rule(ALLOW, "Bash", 0), rule(DENY, "Bash(ls)", 0)))
 
-    assert extended.judge(bash("make", tmp_path)).effect is ALLOW
-    assert extended.judge(bash("rm x", tmp_path)).effect is DENY
-    assert extended.judge(bash("git push", tmp_path)).effect is ASK
-    assert judge.judge(bash("make", tmp_path)).effect is ASK
+    assert extended.evaluate(bash("make", tmp_path)).effect is ALLOW
+    assert extended.evaluate(bash("rm x", tmp_path)).effect is DENY
+    assert extended.evaluate(bash("git push", tmp_path)).effect is ASK
+    assert judge.evaluate(bash("make", tmp_path)).effect is ASK
 
 
 def test_bash_that_runs_mcp_dispatch_is_asked_whatever_is_allowed(tmp_path: Path) -> None:
@@ -115,6 +121,6 @@ def test_bash_that_runs_mcp_dispatch_is_asked_whatever_is_allowed(tmp_path: Path
         "python -m mcp_dispatch approvals --once",
         "env -i setsid mcp-dispatch approvals answer abc123 allow",
     ):
-        decision = judge.judge(bash(command, tmp_path))
+        decision = judge.evaluate(bash(command, tmp_path))
         assert decision.effect is not ALLOW
         assert decision.by.reason == "the command runs mcp-dispatch itself"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.server.http.host_policy import Names, problems
+from mcp_dispatch.server.http.host_policy import HostPolicy, find_setting_problems
 from tests.support.client import Installation
 from tests.support.http_server_process import ACCEPT, initialize
 
@@ -209,13 +209,13 @@ def test_only_known_origins_are_served(server: Server, origin: str | None, statu
 
 
 def test_an_address_that_the_connection_arrived_on_is_a_known_host() -> None:
-    names = Names.of("0.0.0.0", [], [])
+    names = HostPolicy.from_settings("0.0.0.0", [], [])
 
-    assert names.host_allowed("192.168.1.5:8123", arrived_at="192.168.1.5")
-    assert names.host_allowed("[fe80::1]:8123", arrived_at="fe80::1")
-    assert not names.host_allowed("192.168.1.6:8123", arrived_at="192.168.1.5")
-    assert not names.host_allowed(None, arrived_at="192.168.1.5")
-    assert names.origin_allowed("http://192.168.1.5:8123", arrived_at="192.168.1.5")
+    assert names.allows_host("192.168.1.5:8123", local_address="192.168.1.5")
+    assert names.allows_host("[fe80::1]:8123", local_address="fe80::1")
+    assert not names.allows_host("192.168.1.6:8123", local_address="192.168.1.5")
+    assert not names.allows_host(None, local_address="192.168.1.5")
+    assert names.allows_origin("http://192.168.1.5:8123", local_address="192.168.1.5")
 
 
 def test_entries_that_can_never_match_are_reported() -> None:
@@ -223,7 +223,7 @@ def test_entries_that_can_never_match_are_reported() -> None:
     origins = ["https://fine", "http://fine:80/", "no", "https://no/path"]
 
     host, origin = "expected HOST or HOST:PORT", "expected SCHEME://HOST or SCHEME://HOST:PORT"
-    assert problems(hosts, origins) == [
+    assert find_setting_problems(hosts, origins) == [
         f"dispatch.http.allowedHosts: {host}, got 'http://no'",
         f"dispatch.http.allowedHosts: {host}, got 'a b'",
         f"dispatch.http.allowedOrigins: {origin}, got 'no'",

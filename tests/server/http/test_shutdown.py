@@ -16,9 +16,9 @@ from anyio import to_thread
 from starlette.types import Message
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.server.http.active_requests import Visits
-from mcp_dispatch.server.http.backpressure import Patience, Traffic
-from mcp_dispatch.server.http.body_limit import Intake, NotTaken
+from mcp_dispatch.server.http.active_requests import ActiveRequests
+from mcp_dispatch.server.http.backpressure import Backpressure, IdleTimeouts
+from mcp_dispatch.server.http.body_limit import BodyLimiter, BodyRejected
 from tests.support.client import ERAS, Era, Installation, text_in, text_of, tools_call
 from tests.support.http_server_process import (
     ACCEPT,
@@ -36,12 +36,12 @@ from tests.support.paths import UPSTREAMS
 WAIT_FOR_WORD = "echo $$ > started; read word < go; echo $word"
 
 
-async def line_from(fifo: Path) -> str:
+async def read_fifo(fifo: Path) -> str:
     with anyio.fail_after(15):
         return await to_thread.run_sync(fifo.read_text, abandon_on_cancel=True)
 
 
-async def say(fifo: Path, word: str) -> None:
+async def write_fifo(fifo: Path, word: str) -> None:
     with anyio.fail_after(15):
         await to_thread.run_sync(fifo.write_text, word, abandon_on_cancel=True)
 
@@ -60,14 +60,14 @@ async def test_a_call_may_finish_when_the_server_is_asked_to_end(
     async with serving(installed) as server:
 
         async def call() -> None:
-            answers.append(await bare_call(server, era, WAIT_FOR_WORD))
+            answers.append(await call_bash(server, era, WAIT_FOR_WORD))
 
         async with anyio.create_task_group() as calls:
             calls.start_soon(call)
-            await line_from(started)
+            await read_fifo(started)
             server.child.send_signal(number)
-            await until_closed(server)
-            await say(go, "finished\n")
+            await wait_until_closed(server)
+            await write_fifo(go, "finished\n")
         code = await server.end()
         last_words = await server.last_words()
 
@@ -75,7 +75,7 @@ async def test_a_call_may_finish_when_the_server_is_asked_to_end(
     assert (code, last_words) == (128 + number, "")
 
 
-async def bare_call(server: Serving, era: Era, command: str) -> str:
+async def call_bash(server: Serving, era: Era, command: str) -> str:
     """The text of the answer, or of the error."""
     async with server.http() as http:
         if era == "legacy":
@@ -90,7 +90,7 @@ async def bare_call(server: Serving, era: Era, command: str) -> str:
     return str(error["message"]) if isinstance(error, dict) else text_in(message)
 
 
-async def until_closed(server: Serving) -> None:
+async def wait_until_closed(server: Serving) -> None:
     """Until nobody accepts connections any more."""
     url = httpx2.URL(server.url)
     with anyio.fail_after(10):
@@ -114,10 +114,10 @@ async def test_a_call_that_does_not_finish_is_cancelled_and_answered(
 
         async def call() -> None:
             command = "echo $$ > started; sleep 613"
-            answers.append(await bare_call(server, era, command))
+            answers.append(await call_bash(server, era, command))
 
         calls.start_soon(call)
-        pid = int(await line_from(installed.workspace / "started"))
+        pid = int(await read_fifo(installed.workspace / "started"))
         before = anyio.current_time()
         server.child.terminate()
         await until_gone(pid)
@@ -139,12 +139,12 @@ async def test_a_second_signal_ends_the_server_at_once(installed: Installation) 
 
         async def call() -> None:
             with suppress(httpx2.HTTPError, IndexError):
-                await bare_call(server, "legacy", "echo $$ > started; sleep 613")
+                await call_bash(server, "legacy", "echo $$ > started; sleep 613")
 
         calls.start_soon(call)
-        pid = int(await line_from(installed.workspace / "started"))
+        pid = int(await read_fifo(installed.workspace / "started"))
         server.child.terminate()
-        await until_closed(server)
+        await wait_until_closed(server)
         server.child.send_signal(signal.SIGINT)
         code = await server.end(7)
 
@@ -205,7 +205,7 @@ async def test_a_session_that_nobody_uses_ends_with_its_background_tasks(
     async with serving(installed) as server, server.http() as http:
         session = await open_session(http, server.url)
         await session.post(tools_call(1, "Bash", command=command, run_in_background=True))
-        pid = int(await line_from(installed.workspace / "started"))
+        pid = int(await read_fifo(installed.workspace / "started"))
         await until_gone(pid)
         answer = await session.post({"jsonrpc": "2.0", "id": 2, "method": "ping"})
 
@@ -224,8 +224,8 @@ async def test_clients_that_do_not_read_cost_bounded_memory(
 
     async with serving(installed) as server:
         before = server.peak_kilobytes()
-        requests = [await echo_request(server, era, number, text) for number in range(120)]
-        sockets = [await send_only(server, request) for request in requests]
+        requests = [await build_echo_request(server, era, number, text) for number in range(120)]
+        sockets = [await send_without_reading(server, request) for request in requests]
         async with server.client("2026-07-28") as client:
             listed = await client.list_tools()
         peak = server.peak_kilobytes()
@@ -241,7 +241,7 @@ async def test_clients_that_do_not_read_cost_bounded_memory(
     assert peak - before < 240_000, f"{peak - before} kB more at the peak"
 
 
-async def echo_request(server: Serving, era: Era, number: int, text: str) -> bytes:
+async def build_echo_request(server: Serving, era: Era, number: int, text: str) -> bytes:
     """The bytes of a call whose answer is as large as it is itself."""
     arguments: JsonObject = {"text": text}
     async with server.http() as http:
@@ -256,7 +256,7 @@ async def echo_request(server: Serving, era: Era, number: int, text: str) -> byt
     return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + content
 
 
-async def send_only(server: Serving, request: bytes) -> socket.socket:
+async def send_without_reading(server: Serving, request: bytes) -> socket.socket:
     """A connection that sends all of it and reads nothing."""
     url = httpx2.URL(server.url)
     each = socket.socket()
@@ -266,15 +266,15 @@ async def send_only(server: Serving, request: bytes) -> socket.socket:
     return each
 
 
-class Body:
+class FakeBody:
     """What an HTTP server hands on, piece by piece; then nothing, for ever."""
 
-    def __init__(self, *parts: bytes, complete: bool = True, left: bool = False) -> None:
+    def __init__(self, *parts: bytes, complete: bool = True, disconnects: bool = False) -> None:
         self._events: list[Message] = [
             {"type": "http.request", "body": part, "more_body": True} for part in parts
         ]
         self._events[-1]["more_body"] = not complete
-        if left:
+        if disconnects:
             self._events.append({"type": "http.disconnect"})
 
     async def receive(self) -> Message:
@@ -284,10 +284,10 @@ class Body:
 
 
 async def test_a_body_that_grows_over_the_limit_is_not_read_on() -> None:
-    body = Body(b"x" * 600, b"x" * 600, b"x" * 600)
+    body = FakeBody(b"x" * 600, b"x" * 600, b"x" * 600)
 
-    with pytest.raises(NotTaken) as raised:
-        async with Intake(1000).body(None, body.receive):
+    with pytest.raises(BodyRejected) as raised:
+        async with BodyLimiter(1000).read_body(None, body.receive):
             raise AssertionError("unreachable")
 
     assert (raised.value.status, str(raised.value)) == (
@@ -297,15 +297,15 @@ async def test_a_body_that_grows_over_the_limit_is_not_read_on() -> None:
 
 
 async def test_large_bodies_together_are_bounded_and_let_go_with_their_answers() -> None:
-    intake = Intake(1000)
+    intake = BodyLimiter(1000)
 
     async with AsyncExitStack() as held:
         for _ in range(2):
-            await held.enter_async_context(intake.body(1000, Body(b"x" * 1000).receive))
-        with pytest.raises(NotTaken) as raised:
-            await held.enter_async_context(intake.body(1, Body(b"x").receive))
+            await held.enter_async_context(intake.read_body(1000, FakeBody(b"x" * 1000).receive))
+        with pytest.raises(BodyRejected) as raised:
+            await held.enter_async_context(intake.read_body(1, FakeBody(b"x").receive))
 
-    async with intake.body(1000, Body(b"x" * 1000).receive) as body:
+    async with intake.read_body(1000, FakeBody(b"x" * 1000).receive) as body:
         assert len(body) == 1000
     text = "too many large requests at once; try again"
     assert (raised.value.status, str(raised.value)) == (503, text)
@@ -314,28 +314,30 @@ async def test_large_bodies_together_are_bounded_and_let_go_with_their_answers()
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (Body(b"x", complete=False), 408, "the body of the request did not arrive in time"),
-        (Body(b"x", complete=False, left=True), 400, "the client left before the body was "
+        (FakeBody(b"x", complete=False), 408, "the body of the request did not arrive in time"),
+        (FakeBody(b"x", complete=False, disconnects=True), 400, "the client left before the body was "
          "complete"),
     ],
 )  # fmt: skip
-async def test_a_body_that_does_not_end_is_given_up(body: Body, status: int, message: str) -> None:
-    with pytest.raises(NotTaken) as raised:
-        async with Intake(1000, chunk_seconds=0.01).body(None, body.receive):
+async def test_a_body_that_does_not_end_is_given_up(
+    body: FakeBody, status: int, message: str
+) -> None:
+    with pytest.raises(BodyRejected) as raised:
+        async with BodyLimiter(1000, chunk_timeout=0.01).read_body(None, body.receive):
             raise AssertionError("unreachable")
 
     assert (raised.value.status, str(raised.value)) == (status, message)
 
 
 async def test_a_visit_that_is_cut_short_is_answered() -> None:
-    visits, sent = Visits(), list[Message]()
+    visits, sent = ActiveRequests(), list[Message]()
     inside = anyio.Event()
 
     async def send(message: Message) -> None:
         sent.append(message)
 
     async def stay() -> None:
-        async with visits.one(is_stream=True) as visit, visit.staying(send):
+        async with visits.track(is_stream=True) as visit, visit.guard_response(send):
             inside.set()
             await anyio.sleep_forever()
 
@@ -350,7 +352,7 @@ async def test_a_visit_that_is_cut_short_is_answered() -> None:
 
 
 @dataclass
-class Line:
+class FakeConnection:
     """A connection as far as the traffic looks at it."""
 
     unread: int = 0
@@ -358,11 +360,11 @@ class Line:
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     @property
-    def transport(self) -> "Line":
+    def transport(self) -> "FakeConnection":
         return self
 
     @property
-    def cycle(self) -> "Line | None":
+    def cycle(self) -> "FakeConnection | None":
         return self if self.busy else None
 
     @property
@@ -379,25 +381,25 @@ class Line:
         return id(self)
 
 
-class Lines:
+class FakeServer:
     """What `uvicorn.Server` shows of its connections."""
 
-    def __init__(self, *lines: Line) -> None:
+    def __init__(self, *lines: FakeConnection) -> None:
         self.server_state = self
         self.connections = set(lines)
 
 
-def following(traffic: Traffic, *lines: Line) -> None:
-    traffic.follow(cast(Any, Lines(*lines)))
+def watch_connections(traffic: Backpressure, *lines: FakeConnection) -> None:
+    traffic.watch(cast(Any, FakeServer(*lines)))
 
 
 async def test_a_call_waits_while_too_much_is_unread() -> None:
-    traffic, line = Traffic(unread=1000), Line(unread=1001)
-    following(traffic, line, Line(unread=0))
+    traffic, line = Backpressure(max_unread_bytes=1000), FakeConnection(unread=1001)
+    watch_connections(traffic, line, FakeConnection(unread=0))
     ran = anyio.Event()
 
     async def call() -> None:
-        await traffic.room()
+        await traffic.wait_for_capacity()
         ran.set()
 
     async with anyio.create_task_group() as tasks:
@@ -411,12 +413,16 @@ async def test_a_call_waits_while_too_much_is_unread() -> None:
 
 
 async def test_a_connection_whose_client_is_absent_is_ended_and_no_other() -> None:
-    traffic = Traffic(patience=Patience(stalled=0.05, silent=1))
-    stalled, silent, working = Line(unread=7, busy=True), Line(), Line(busy=True)
-    following(traffic, stalled, silent, working)
+    traffic = Backpressure(timeouts=IdleTimeouts(stalled=0.05, idle=1))
+    stalled, silent, working = (
+        FakeConnection(unread=7, busy=True),
+        FakeConnection(),
+        FakeConnection(busy=True),
+    )
+    watch_connections(traffic, stalled, silent, working)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(traffic.end_the_absent)
+        tasks.start_soon(traffic.abort_idle_connections)
         with anyio.fail_after(5):
             await stalled.ended.wait()
             assert not silent.ended.is_set()

@@ -12,7 +12,7 @@ import pytest
 from anyio import to_thread
 
 from mcp_dispatch.model.errors import StartError
-from mcp_dispatch.server.http.bind import Address, bind
+from mcp_dispatch.server.http.bind import ListenAddress, bind
 from mcp_dispatch.server.http.token import find_token
 from tests.support.client import Installation
 from tests.support.http_server_process import serving
@@ -36,7 +36,7 @@ def start(installed: Installation, *flags: str) -> str:
     return re.sub(r" \(log: \S+/logs/server-\d+\.log\)\n$", " LOG", done.stderr)
 
 
-def private(path: Path, text: str, mode: int = 0o600) -> Path:
+def write_private(path: Path, text: str, mode: int = 0o600) -> Path:
     path.write_text(text, encoding="utf-8")
     path.chmod(mode)
     return path
@@ -100,14 +100,14 @@ def test_a_port_in_use_is_named(installed: Installation) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may listen on any port")
 def test_a_low_port_needs_rights() -> None:
     with pytest.raises(StartError) as raised:
-        bind(Address.parse("127.0.0.1:81"))
+        bind(ListenAddress.parse("127.0.0.1:81"))
 
     advice = "ports below 1024 need special rights; name a higher one"
     assert str(raised.value) == f"cannot listen on 127.0.0.1:81: {advice}"
 
 
 def test_localhost_is_an_ipv4_address_and_has_a_port_chosen() -> None:
-    bound = bind(Address.parse("localhost:0"))
+    bound = bind(ListenAddress.parse("localhost:0"))
     with bound.socket:
         assert bound.is_loopback
         assert bound.url == f"http://127.0.0.1:{bound.address.port}/mcp"
@@ -116,7 +116,7 @@ def test_localhost_is_an_ipv4_address_and_has_a_port_chosen() -> None:
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o620])
 def test_a_token_file_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> None:
-    file = private(tmp_path / "to ken", SECRET, mode)
+    file = write_private(tmp_path / "to ken", SECRET, mode)
 
     with pytest.raises(StartError) as raised:
         find_token(file, {}, tmp_path)
@@ -131,7 +131,7 @@ def test_a_token_file_that_others_can_open_is_refused(tmp_path: Path, mode: int)
 def test_a_private_token_file_is_read_without_the_white_space_around(
     tmp_path: Path, mode: int
 ) -> None:
-    token = find_token(private(tmp_path / "token", f"\n {SECRET}\r\n", mode), {}, tmp_path)
+    token = find_token(write_private(tmp_path / "token", f"\n {SECRET}\r\n", mode), {}, tmp_path)
 
     assert (token.secret, token.file) == (SECRET, tmp_path / "token")
     assert SECRET not in repr(token)
@@ -154,7 +154,7 @@ def test_a_private_token_file_is_read_without_the_white_space_around(
 def test_a_token_that_cannot_be_sent_or_guessed_is_refused(
     tmp_path: Path, text: str, problem: str
 ) -> None:
-    file = private(tmp_path / "token", text)
+    file = write_private(tmp_path / "token", text)
 
     with pytest.raises(StartError) as in_file:
         find_token(file, {}, tmp_path)
@@ -176,7 +176,7 @@ def test_a_token_file_must_be_a_file(tmp_path: Path) -> None:
 
 
 def test_the_flag_wins_over_the_variable_and_the_variable_over_the_state(tmp_path: Path) -> None:
-    file = private(tmp_path / "token", SECRET)
+    file = write_private(tmp_path / "token", SECRET)
     variable = {"MCP_DISPATCH_TOKEN": "from-the-environment"}
 
     assert find_token(file, variable, tmp_path).secret == SECRET

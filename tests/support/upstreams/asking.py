@@ -15,7 +15,7 @@ TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("greet",
 FIELDS = ("name", "colour")
 
 
-def question(field: str) -> Message:
+def build_question(field: str) -> Message:
     schema = {"type": "object", "properties": {field: {"type": "string"}}, "required": [field]}
     return {"message": f"Your {field}?", "requestedSchema": schema}
 
@@ -25,7 +25,7 @@ def send(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def said(text: str) -> Message:
+def build_text(text: str) -> Message:
     return {"resultType": "complete", "content": [{"type": "text", "text": text}]}
 
 
@@ -36,14 +36,14 @@ def as_modern(message: Message) -> Message | None:
     for field, response in params.get("inputResponses", {}).items():
         answers.append(response["content"][field])
     if len(answers) == len(FIELDS):
-        return said(" ".join(answers))
+        return build_text(" ".join(answers))
     field = FIELDS[len(answers)]
-    asked = {field: {"method": "elicitation/create", "params": question(field)}}
+    asked = {field: {"method": "elicitation/create", "params": build_question(field)}}
     state = json.dumps(answers)
     return {"resultType": "input_required", "inputRequests": asked, "requestState": state}
 
 
-class Older:
+class HandshakeServer:
     """A call that waits for the answers to its questions; one at a time is enough here."""
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ class Older:
 
     def ask(self) -> None:
         field = FIELDS[len(self.answers)]
-        send(id=field, method="elicitation/create", params=question(field))
+        send(id=field, method="elicitation/create", params=build_question(field))
 
-    def hear(self, message: Message) -> None:
+    def handle_answer(self, message: Message) -> None:
         result = message.get("result", {})
         if message["id"] == "roots":
             uris = [root["uri"] for root in result["roots"]]
-            send(id=self.call["id"], result=said(" ".join(uris)))
+            send(id=self.call["id"], result=build_text(" ".join(uris)))
             return
         self.answers.append(result["content"][message["id"]])
         if self.call["params"]["name"] == "ponder":
@@ -73,10 +73,10 @@ class Older:
         if len(self.answers) < len(FIELDS):
             self.ask()
         else:
-            send(id=self.call["id"], result=said(" ".join(self.answers)))
+            send(id=self.call["id"], result=build_text(" ".join(self.answers)))
 
 
-def greeting(method: str, *, modern: bool) -> Message | None:
+def answer_handshake(method: str, *, modern: bool) -> Message | None:
     capabilities: Message = {"tools": {}}
     if method == "initialize" and not modern:
         info = {"name": "asking", "version": "1"}
@@ -89,20 +89,20 @@ def greeting(method: str, *, modern: bool) -> Message | None:
 
 
 def main() -> None:
-    log, modern, older = Path(sys.argv[1]), "--modern" in sys.argv, Older()
+    log, modern, older = Path(sys.argv[1]), "--modern" in sys.argv, HandshakeServer()
     for line in sys.stdin:
         with log.open("a", encoding="utf-8") as file:
             file.write(line)
         message = json.loads(line)
         method = message.get("method")
         if method is None:
-            older.hear(message)
+            older.handle_answer(message)
         elif method == "tools/call" and modern:
             send(id=message["id"], result=as_modern(message))
         elif method == "tools/call":
             older.begin(message)
         elif "id" in message:
-            result = greeting(method, modern=modern)
+            result = answer_handshake(method, modern=modern)
             error = {"code": -32601, "message": "Method not found"}
             send(id=message["id"], **({"result": result} if result else {"error": error}))
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.upstream.config.model import MESSAGE_BYTES, Launch, ServerConfig
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.upstream.config.model import MAX_MESSAGE_BYTES, ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.connection import Connection
-from mcp_dispatch.upstream.lifecycle import State, Timing
+from mcp_dispatch.upstream.lifecycle import ServerState, Timing
 from mcp_dispatch.upstream.supervisor import Supervisor
-from mcp_dispatch.upstream.transports.process import StderrLog, running
+from mcp_dispatch.upstream.transports.process import StderrLog, run_server_process
 from mcp_dispatch.upstream.transports.stdio import StdioTransport
 from mcp_dispatch.upstream.upstreams import Upstreams
 
@@ -26,11 +26,11 @@ def raw_server(name: str = "raw", *options: str, **more: Any) -> ServerConfig:
     return ServerConfig(name, raw_launch(*options), **more)
 
 
-def raw_launch(*options: str, **more: Any) -> Launch:
-    return Launch(sys.executable, ("-S", "-E", RAW, *options), **more)
+def raw_launch(*options: str, **more: Any) -> StdioEndpoint:
+    return StdioEndpoint(sys.executable, ("-S", "-E", RAW, *options), **more)
 
 
-def received(log: Path, method: str | None = None) -> list[Any]:
+def read_received(log: Path, method: str | None = None) -> list[Any]:
     """What the server was sent, in order; with a method, the params of those messages only."""
     if not log.exists():
         return []
@@ -40,26 +40,26 @@ def received(log: Path, method: str | None = None) -> list[Any]:
     return [message.get("params") for message in messages if message.get("method") == method]
 
 
-def starts(log: Path) -> list[int]:
+def list_starts(log: Path) -> list[int]:
     """The process ids under which the server has run."""
-    return [message["pid"] for message in received(log) if "pid" in message]
+    return [message["pid"] for message in read_received(log) if "pid" in message]
 
 
-async def arrival(log: Path, method: str, count: int = 1) -> list[Any]:
+async def wait_for_message(log: Path, method: str, count: int = 1) -> list[Any]:
     """Wait until the server has logged `count` messages of this method."""
     with anyio.fail_after(30):
-        while len(found := received(log, method)) < count:
+        while len(found := read_received(log, method)) < count:
             await anyio.lowlevel.checkpoint()
     return found
 
 
-async def reached(server: Supervisor, *states: State) -> None:
+async def wait_for_state(server: Supervisor, *states: ServerState) -> None:
     with anyio.fail_after(10):
         while server.state not in states:
             await anyio.lowlevel.checkpoint()
 
 
-def alive(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether it still runs; one that is dead but not yet collected by its parent does not."""
     try:
         os.kill(pid, 0)
@@ -73,26 +73,26 @@ class HeldPause:
     """Stands for the clock: records what is waited for and lets nobody go on until `release`."""
 
     def __init__(self) -> None:
-        self.asked: list[float] = []
+        self.requested: list[float] = []
         self.release = anyio.Event()
 
     async def __call__(self, seconds: float) -> None:
-        self.asked.append(seconds)
+        self.requested.append(seconds)
         await self.release.wait()
 
-    async def asked_for(self, count: int) -> None:
+    async def wait_for_pauses(self, count: int) -> None:
         """Wait until so many waits have begun."""
         with anyio.fail_after(10):
-            while len(self.asked) < count:
+            while len(self.requested) < count:
                 await anyio.lowlevel.checkpoint()
 
 
-async def no_pause(_: float) -> None:
+async def skip_pause(_: float) -> None:
     await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
-async def upstreams(
+async def run_upstreams(
     folder: Path,
     *configs: ServerConfig,
     environ: Mapping[str, str] | None = None,
@@ -100,42 +100,42 @@ async def upstreams(
 ) -> AsyncGenerator[Upstreams, None]:
     seen = os.environ if environ is None else environ
     async with (
-        Children() as children,
+        ProcessGroup() as children,
         Upstreams(configs, children, folder, seen, cwd=folder, timing=timing) as every,
     ):
         yield every
 
 
 @asynccontextmanager
-async def supervised(
+async def run_supervised(
     folder: Path, config: ServerConfig, **timing: Any
 ) -> AsyncGenerator[Supervisor, None]:
-    async with upstreams(folder, config, timing=Timing(**timing)) as every:
+    async with run_upstreams(folder, config, timing=Timing(**timing)) as every:
         yield every.servers[0]
 
 
 @asynccontextmanager
-async def connection_to(
-    folder: Path, config: ServerConfig, *, line_limit: int = MESSAGE_BYTES
-) -> AsyncGenerator["Session", None]:
+async def open_connection(
+    folder: Path, config: ServerConfig, *, line_limit: int = MAX_MESSAGE_BYTES
+) -> AsyncGenerator["ConnectionUnderTest", None]:
     """A connection before its handshake."""
-    assert isinstance(config.reach, Launch)
+    assert isinstance(config.endpoint, StdioEndpoint)
     async with (
-        Children() as children,
-        running(
-            config.reach, children, StderrLog(folder, config.name), os.environ, folder
+        ProcessGroup() as children,
+        run_server_process(
+            config.endpoint, children, StderrLog(folder, config.name), os.environ, folder
         ) as process,
         anyio.create_task_group() as tasks,
     ):
-        session = Session()
-        session.transport = StdioTransport(process, session.heard, line_limit=line_limit)
-        session.connection = Connection(session.transport, lambda _: session.changed())
+        session = ConnectionUnderTest()
+        session.transport = StdioTransport(process, session.record_noise, line_limit=line_limit)
+        session.connection = Connection(session.transport, lambda _: session.record_change())
         await tasks.start(session.connection.run)
         yield session
         tasks.cancel_scope.cancel()
 
 
-class Session:
+class ConnectionUnderTest:
     """A connection under test and what came beside its answers."""
 
     transport: StdioTransport
@@ -145,8 +145,8 @@ class Session:
         self.noise: list[str] = []
         self.changes = 0
 
-    def heard(self, kind: str, _: bytes) -> None:
+    def record_noise(self, kind: str, _: bytes) -> None:
         self.noise.append(kind)
 
-    def changed(self) -> None:
+    def record_change(self) -> None:
         self.changes += 1

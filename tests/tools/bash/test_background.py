@@ -20,15 +20,20 @@ from mcp_dispatch.model.tools import (
     CallContext,
     FileDelivered,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.tools.bash.background import BackgroundTasks, Job, Task, may_move
-from mcp_dispatch.tools.bash.bash import Bash
-from mcp_dispatch.tools.files.read import Read
+from mcp_dispatch.tools.bash.background import (
+    BackgroundTask,
+    BackgroundTasks,
+    TaskProcess,
+    can_move_to_background,
+)
+from mcp_dispatch.tools.bash.bash import BashTool
+from mcp_dispatch.tools.files.read import ReadTool
 from tests.support.stand_ins import PlainScope
 
 STUBBORN = """
@@ -44,21 +49,26 @@ class NoticedTasks(BackgroundTasks):
     """Tells when a task is over, and of each moment in which a command could be moved."""
 
     def __init__(
-        self, children: Children, folder: Path, *, at_most: int = 20, life_ms: int = 1_800_000
+        self,
+        children: ProcessGroup,
+        folder: Path,
+        *,
+        max_running: int = 20,
+        lifetime_ms: int = 1_800_000,
     ) -> None:
-        super().__init__(children, folder, at_most=at_most, life_ms=life_ms)
+        super().__init__(children, folder, max_running=max_running, lifetime_ms=lifetime_ms)
         self.ended: dict[str, anyio.Event] = {}
         self.calls_to_cancel: list[anyio.CancelScope] = []
 
-    def full(self, scope_id: str) -> str | None:
+    def check_capacity(self, scope_id: str) -> str | None:
         for each in self.calls_to_cancel:
             each.cancel()
-        return super().full(scope_id)
+        return super().check_capacity(scope_id)
 
-    async def adopt(self, task: Task, job: Job) -> None:
+    async def adopt(self, task: BackgroundTask, process: TaskProcess) -> None:
         self.ended[task.id] = anyio.Event()
-        job.belongings.callback(self.ended[task.id].set)
-        await super().adopt(task, job)
+        process.resources.callback(self.ended[task.id].set)
+        await super().adopt(task, process)
 
     async def last_words(self, task_id: str) -> str:
         """The whole of its output file, once the task is over."""
@@ -70,9 +80,9 @@ class NoticedTasks(BackgroundTasks):
 class TroubledTasks(NoticedTasks):
     """Something that belongs to a task cannot be put away."""
 
-    async def adopt(self, task: Task, job: Job) -> None:
-        job.belongings.callback(_refuse)
-        await super().adopt(task, job)
+    async def adopt(self, task: BackgroundTask, process: TaskProcess) -> None:
+        process.resources.callback(_refuse)
+        await super().adopt(task, process)
 
 
 def _refuse() -> None:
@@ -83,14 +93,14 @@ def _refuse() -> None:
 class Room:
     """A Bash tool whose commands can go to the background."""
 
-    children: Children
+    children: ProcessGroup
     root: Path
     tasks: NoticedTasks
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     output_limit: int = 5_000_000_000
 
-    def bash(self) -> Bash:
-        return Bash(
+    def bash(self) -> BashTool:
+        return BashTool(
             Workspace(self.root),
             self.children,
             self.root.parent / "scratch",
@@ -115,14 +125,14 @@ class Room:
         return path
 
     def left(self) -> set[int]:
-        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
+        return kill_tree.find_processes(set(), kill_tree.build_run_marker(self.children.run_id))
 
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncGenerator[Room]:
     root = tmp_path.resolve() / "workspace"
     root.mkdir()
-    async with Children() as children:
+    async with ProcessGroup() as children:
         yield Room(children, root, NoticedTasks(children, tmp_path / "tasks"))
 
 
@@ -172,7 +182,7 @@ async def test_the_answer_comes_at_once_with_the_id_the_file_and_the_way_to_stop
     task_id = id_of(result)
     output = str(room.root.parent / "tasks" / f"{task_id}.output")
     assert re.fullmatch("b[a-z0-9]{7}", task_id)
-    assert result == text_result(
+    assert result == build_text_result(
         f"Command is running in the background with ID: {task_id}\n"
         f"Output is being written to: {output}\n"
         "Read that file to see what it prints; a last line will say how it ended.\n"
@@ -185,7 +195,9 @@ async def test_the_answer_comes_at_once_with_the_id_the_file_and_the_way_to_stop
         },
         changes=(FileDelivered(output),),
     )
-    assert room.tasks.running("alice") == (Task(task_id, "alice", "sleep 600", Path(output)),)
+    assert room.tasks.list_running("alice") == (
+        BackgroundTask(task_id, "alice", "sleep 600", Path(output)),
+    )
 
 
 async def test_every_task_has_an_id_and_a_private_file_of_its_own(room: Room) -> None:
@@ -201,7 +213,7 @@ async def test_read_shows_the_output_while_the_command_runs_and_its_end_after_it
     room: Room,
 ) -> None:
     up, go = room.fifo("up"), room.fifo("go")
-    read = Read(Workspace(room.root))
+    read = ReadTool(Workspace(room.root))
 
     async def seen() -> str:
         context = CallContext("call", PlainScope(kept={output}))
@@ -225,7 +237,7 @@ async def test_read_shows_the_output_while_the_command_runs_and_its_end_after_it
     assert await seen() == (
         f"     1\tone\n     2\ttwo\n     3\tthree\n     4\t[Task {task_id} is over: Exit code 0]"
     )
-    assert room.tasks.running("alice") == ()
+    assert room.tasks.list_running("alice") == ()
 
 
 @pytest.mark.parametrize(
@@ -287,7 +299,7 @@ async def test_the_life_of_a_task_is_asked_for_within_bounds(
 ) -> None:
     arguments: JsonObject = {} if asked is None else {"timeout": asked}
 
-    assert room.bash().life_ms(arguments) == milliseconds
+    assert room.bash().parse_lifetime_ms(arguments) == milliseconds
 
 
 async def test_a_task_starts_where_the_scope_is_and_moves_nobody(room: Room) -> None:
@@ -318,10 +330,10 @@ async def test_a_command_that_cannot_start_is_no_task(room: Room) -> None:
 
     result = await room.run("true", run_in_background=True)
 
-    assert result == error_result(
+    assert result == build_error_result(
         "cannot start 'bash': no such executable; install it, or correct the name or PATH"
     )
-    assert room.tasks.running("alice") == ()
+    assert room.tasks.list_running("alice") == ()
     assert list(room.tasks.folder.iterdir()) == []
 
 
@@ -334,7 +346,7 @@ async def test_tasks_leave_no_descriptor_open(room: Room) -> None:
         await anyio.wait_all_tasks_blocked()
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    room.tasks.life_ms = 1
+    room.tasks.lifetime_ms = 1
     before = await a_few()
 
     assert [await a_few() for _ in range(3)] == [before] * 3
@@ -349,15 +361,15 @@ async def test_the_description_tells_of_the_background_and_how_to_read_and_stop(
     assert "Read" in line
     assert "TaskStop" in line
     assert "(default 1,800,000, at most 7,200,000)" in line
-    assert room.bash().validator.problems({"command": "x", "run_in_background": "yes"}) != []
-    assert room.bash().validator.problems({"command": "x", "run_in_background": True}) == []
+    assert room.bash().validator.find_problems({"command": "x", "run_in_background": "yes"}) != []
+    assert room.bash().validator.find_problems({"command": "x", "run_in_background": True}) == []
 
 
 # How many, and whose
 
 
 async def test_one_more_than_the_most_is_refused_before_anybody_is_asked(room: Room) -> None:
-    room.tasks = NoticedTasks(room.children, room.tasks.folder, at_most=2)
+    room.tasks = NoticedTasks(room.children, room.tasks.folder, max_running=2)
     first = await room.begin("sleep 600")
     second = await room.begin(f"sleep  601\n# {'x' * 100}")
     message = (
@@ -370,21 +382,21 @@ async def test_one_more_than_the_most_is_refused_before_anybody_is_asked(room: R
         await room.bash().check(arguments, CallContext("call", ALICE))
 
     assert caught.value.refusal == Refusal(RefusedBy.SEMANTIC, message)
-    assert await room.run("sleep 602", run_in_background=True) == error_result(message)
+    assert await room.run("sleep 602", run_in_background=True) == build_error_result(message)
     assert text_of(await room.run("echo in the foreground")) == "in the foreground"
-    assert [task.id for task in room.tasks.running("alice")] == [first, second]
+    assert [task.id for task in room.tasks.list_running("alice")] == [first, second]
 
 
 async def test_the_tasks_of_others_take_no_room_and_an_ended_one_gives_it_back(room: Room) -> None:
-    room.tasks = NoticedTasks(room.children, room.tasks.folder, at_most=1)
+    room.tasks = NoticedTasks(room.children, room.tasks.folder, max_running=1)
     first = await room.begin("sleep 600", ALICE)
 
     bobs = await room.begin("sleep 600", BOB)
     await room.tasks.stop("alice", first)
     again = await room.begin("sleep 600", ALICE)
 
-    assert [task.id for task in room.tasks.running("alice")] == [again]
-    assert [task.id for task in room.tasks.running("bob")] == [bobs]
+    assert [task.id for task in room.tasks.list_running("alice")] == [again]
+    assert [task.id for task in room.tasks.list_running("bob")] == [bobs]
 
 
 async def test_nobody_stops_the_task_of_another(room: Room) -> None:
@@ -393,7 +405,7 @@ async def test_nobody_stops_the_task_of_another(room: Room) -> None:
     stopped = await room.tasks.stop("bob", task_id)
 
     assert stopped is None
-    assert [task.id for task in room.tasks.running("alice")] == [task_id]
+    assert [task.id for task in room.tasks.list_running("alice")] == [task_id]
     assert await room.tasks.stop("alice", task_id) is not None
 
 
@@ -427,8 +439,8 @@ async def test_the_end_of_a_scope_ends_its_tasks_and_no_others(room: Room) -> No
     with anyio.fail_after(10):
         await room.tasks.end_scope("alice")
 
-    assert room.tasks.running("alice") == ()
-    assert [task.id for task in room.tasks.running("bob")] == [theirs]
+    assert room.tasks.list_running("alice") == ()
+    assert [task.id for task in room.tasks.list_running("bob")] == [theirs]
     assert len(room.left()) == 1
     for task_id in mine:
         assert (await room.tasks.last_words(task_id)).endswith(
@@ -441,7 +453,7 @@ async def test_no_task_outlives_the_server(tmp_path: Path) -> None:
     fifo = root / "fifo"
     os.mkfifo(fifo)
 
-    async with Children() as children:
+    async with ProcessGroup() as children:
         room = Room(children, root, NoticedTasks(children, root / "tasks"))
         task_id = await room.begin(STUBBORN.format(fifo=fifo))
         await heard(fifo, times=3)
@@ -457,7 +469,7 @@ async def test_a_call_that_is_cancelled_while_it_starts_leaves_no_task(room: Roo
 
     assert call.cancelled_caught
     assert len(room.tasks.ended) == 1
-    assert (room.tasks.running("alice"), room.left()) == ((), set())
+    assert (room.tasks.list_running("alice"), room.left()) == ((), set())
 
 
 # Moved when late
@@ -470,7 +482,7 @@ async def test_a_late_command_goes_on_in_the_background_and_finishes(room: Room)
 
     task_id = id_of(result)
     output = str(room.tasks.folder / f"{task_id}.output")
-    assert result == text_result(
+    assert result == build_text_result(
         "Command did not complete within its 2s timeout and was moved to the background with"
         f" ID: {task_id}\n"
         f"Output is being written to: {output}\n"
@@ -486,7 +498,7 @@ async def test_a_late_command_goes_on_in_the_background_and_finishes(room: Room)
         },
         changes=(FileDelivered(output),),
     )
-    assert [task.id for task in room.tasks.running("alice")] == [task_id]
+    assert [task.id for task in room.tasks.list_running("alice")] == [task_id]
 
     await tell(go, "all")
 
@@ -519,7 +531,7 @@ async def test_a_moved_command_moves_nobody_and_leaves_nothing_but_its_output(ro
 
 
 async def test_a_moved_command_has_the_life_of_a_task_from_then_on(room: Room) -> None:
-    room.tasks.life_ms = 300
+    room.tasks.lifetime_ms = 300
 
     task_id = id_of(await room.run("tail -f /dev/null", timeout=300))
 
@@ -531,11 +543,11 @@ async def test_a_moved_command_has_the_life_of_a_task_from_then_on(room: Room) -
 
 def failed_command(text: str, response: Json) -> ToolResult:
     """What a command printed is text of others."""
-    return replace(error_result(text, response=response), foreign=True)
+    return replace(build_error_result(text, response=response), foreign=True)
 
 
 async def test_a_late_command_that_finds_no_room_is_ended(room: Room) -> None:
-    room.tasks = NoticedTasks(room.children, room.tasks.folder, at_most=1)
+    room.tasks = NoticedTasks(room.children, room.tasks.folder, max_running=1)
     task_id = await room.begin("sleep 600")
 
     result = await room.run("tail -f /dev/null", timeout=300)
@@ -591,7 +603,7 @@ async def test_what_may_not_be_moved_is_ended(room: Room, command: str) -> None:
     ],
 )
 def test_which_commands_may_be_moved(command: str, moves: bool) -> None:
-    assert may_move(command) is moves
+    assert can_move_to_background(command) is moves
 
 
 async def test_a_call_that_is_cancelled_while_its_command_moves_leaves_no_task(
@@ -603,7 +615,7 @@ async def test_a_call_that_is_cancelled_while_its_command_moves_leaves_no_task(
 
     (task_id,) = room.tasks.ended
     assert call.cancelled_caught
-    assert (room.tasks.running("alice"), room.left()) == ((), set())
+    assert (room.tasks.list_running("alice"), room.left()) == ((), set())
     assert await room.tasks.last_words(task_id) == (
         f"a\n[Task {task_id} is over: Command was stopped: its call was cancelled]\n"
     )
@@ -615,7 +627,7 @@ async def test_whenever_the_cancel_comes_a_command_is_either_a_task_or_gone(room
         with anyio.move_on_after(0.05):
             results.append(await room.run("tail -f /dev/null", timeout=milliseconds))
 
-        running = [task.id for task in room.tasks.running("alice")]
+        running = [task.id for task in room.tasks.list_running("alice")]
         assert running == [id_of(result) for result in results]
         assert bool(room.left()) is bool(results)
         await room.tasks.end_scope("alice")
@@ -633,23 +645,26 @@ async def test_only_output_files_of_a_week_ago_are_removed(room: Room) -> None:
         (folder / name).touch()
         os.utime(folder / name, (time.time() - age, time.time() - age))
 
-    removed = room.tasks.remove_old()
+    removed = room.tasks.remove_old_outputs()
 
     assert removed == 1
     assert sorted(path.name for path in folder.iterdir()) == ["b0000001.output", "notes.txt"]
 
 
 async def test_where_there_is_no_folder_yet_nothing_is_old(room: Room) -> None:
-    assert room.tasks.remove_old() == 0
+    assert room.tasks.remove_old_outputs() == 0
 
 
 async def test_a_folder_reached_by_a_link_gives_real_paths(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    tasks = BackgroundTasks(Children(), tmp_path / "link" / "tasks")
+    tasks = BackgroundTasks(ProcessGroup(), tmp_path / "link" / "tasks")
 
-    assert tasks.draft("alice", "true").output.parent == tmp_path.resolve() / "real" / "tasks"
+    assert (
+        tasks.create_task("alice", "true").output_path.parent
+        == tmp_path.resolve() / "real" / "tasks"
+    )
 
 
 async def test_belongings_that_will_not_go_harm_nobody(room: Room) -> None:
@@ -658,5 +673,5 @@ async def test_belongings_that_will_not_go_harm_nobody(room: Room) -> None:
     task_id = await room.begin("true")
 
     assert await room.tasks.last_words(task_id) == f"[Task {task_id} is over: Exit code 0]\n"
-    assert room.tasks.running("alice") == ()
+    assert room.tasks.list_running("alice") == ()
     assert text_of(await room.run("echo still here")) == "still here"

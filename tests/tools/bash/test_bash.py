@@ -19,19 +19,19 @@ from mcp_dispatch.model.tools import (
     FileSeen,
     Interrupt,
     Replacement,
+    ReplacementReason,
     Sharing,
     Tool,
     ToolResult,
-    Why,
-    error_result,
-    no_progress,
+    build_error_result,
+    ignore_progress,
 )
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.bash.background import BackgroundTasks
-from mcp_dispatch.tools.bash.bash import Bash
-from mcp_dispatch.tools.bash.result import duration, meaning
+from mcp_dispatch.tools.bash.bash import BashTool
+from mcp_dispatch.tools.bash.result import explain_exit_code, format_duration
 
 STUBBORN = """
 (echo up; echo up >{fifo}; exec sleep 600) &
@@ -48,10 +48,10 @@ class Scope:
     cwd: Path | None = None
     id: str = "scope"
 
-    def seen(self, path: str) -> FileSeen | None:
+    def find_seen_file(self, path: str) -> FileSeen | None:
         raise NotImplementedError
 
-    def delivered(self, path: str) -> bool:
+    def is_delivered(self, path: str) -> bool:
         raise NotImplementedError
 
 
@@ -59,14 +59,14 @@ class Scope:
 class Shell:
     """A Bash tool in a workspace, and the children it starts."""
 
-    children: Children
+    children: ProcessGroup
     root: Path
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     scope: Scope = field(default_factory=Scope)
     output_limit: int = 5_000_000_000
 
-    def tool(self) -> Bash:
-        return Bash(
+    def tool(self) -> BashTool:
+        return BashTool(
             Workspace(self.root),
             self.children,
             self.root.parent / "scratch",
@@ -79,17 +79,19 @@ class Shell:
     async def run(self, command: str, **more: Json) -> ToolResult:
         arguments: JsonObject = {"command": command, **more}
         with anyio.fail_after(60):
-            return await self.tool().run(arguments, CallContext("call", self.scope, no_progress))
+            return await self.tool().run(
+                arguments, CallContext("call", self.scope, ignore_progress)
+            )
 
     def left(self) -> set[int]:
-        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
+        return kill_tree.find_processes(set(), kill_tree.build_run_marker(self.children.run_id))
 
 
 @pytest.fixture
 async def shell(tmp_path: Path) -> AsyncGenerator[Shell]:
     root = tmp_path.resolve() / "workspace"
     root.mkdir()
-    async with Children() as children:
+    async with ProcessGroup() as children:
         yield Shell(children, root)
 
 
@@ -172,7 +174,7 @@ async def test_two_hundred_megabytes_cost_little_memory(shell: Shell) -> None:
     assert replaced.file is not None
     kept = Path(replaced.file)
     assert kilobytes("VmHWM") - before < 40_000
-    assert replaced == Replacement(Why.STREAM, "text", 200_000_011, replaced.file)
+    assert replaced == Replacement(ReplacementReason.STREAM, "text", 200_000_011, replaced.file)
     assert kept.stat().st_size == 200_000_011
     assert FileDelivered(replaced.file) in result.changes
     text = text_of(result)
@@ -357,8 +359,8 @@ async def test_one_is_an_answer_of_grep(shell: Shell) -> None:
     ],
 )
 def test_what_exit_code_one_means(command: str, expected: str | None) -> None:
-    assert meaning(command, 1) == expected
-    assert meaning(command, 2) is None
+    assert explain_exit_code(command, 1) == expected
+    assert explain_exit_code(command, 2) is None
 
 
 async def test_a_late_command_is_ended_with_everything_it_started(
@@ -425,11 +427,16 @@ async def test_the_timeout_is_asked_for_within_bounds(
     shell.environ = environ
     arguments: JsonObject = {"command": "true"} if asked is None else {"timeout": asked}
 
-    assert shell.tool().timeout_ms(arguments) == milliseconds
+    assert shell.tool().parse_timeout_ms(arguments) == milliseconds
 
 
 def test_a_duration_is_said_as_people_say_it() -> None:
-    assert [duration(each) for each in (0.5, 30, 120, 601)] == ["0.5s", "30s", "2m 0s", "10m 1s"]
+    assert [format_duration(each) for each in (0.5, 30, 120, 601)] == [
+        "0.5s",
+        "30s",
+        "2m 0s",
+        "10m 1s",
+    ]
 
 
 async def test_progress_tells_the_seconds_and_the_last_line(shell: Shell) -> None:
@@ -589,7 +596,7 @@ async def test_a_command_sees_the_server_s_environment_without_our_variables(she
 
     assert text_of(result).splitlines() == [
         "CLAUDECODE=1",
-        f"MCP_DISPATCH_RUN={shell.children.run}.1",
+        f"MCP_DISPATCH_RUN={shell.children.run_id}.1",
         "MY_TOKEN=mine",
         f"PATH={os.environ['PATH']}",
         f"PWD={shell.root}",
@@ -665,8 +672,8 @@ async def test_the_longest_command_runs(shell: Shell) -> None:
 
 
 async def test_without_a_workspace_no_command_runs(shell: Shell) -> None:
-    tool = Bash(
-        Workspace(None, unset_because="/ is the root"),
+    tool = BashTool(
+        Workspace(None, unset_reason="/ is the root"),
         shell.children,
         shell.root,
         shell.environ,
@@ -683,7 +690,7 @@ async def test_without_a_workspace_no_command_runs(shell: Shell) -> None:
 async def test_without_bash_the_answer_says_so(shell: Shell) -> None:
     shell.environ = {"PATH": "/nowhere"}
 
-    assert await shell.run("true") == error_result(
+    assert await shell.run("true") == build_error_result(
         "cannot start 'bash': no such executable; install it, or correct the name or PATH"
     )
 
@@ -691,12 +698,12 @@ async def test_without_bash_the_answer_says_so(shell: Shell) -> None:
 async def test_bash_runs_alone_unless_it_only_looks(shell: Shell) -> None:
     tool: Tool = shell.tool()
 
-    assert tool.sharing({"command": "make"}) is Sharing.EXCLUSIVE
-    assert tool.sharing({"command": "ls | head -5"}) is Sharing.SHARED
-    assert tool.sharing({"command": "ls > out"}) is Sharing.EXCLUSIVE
-    assert tool.sharing({"command": "cd src"}) is Sharing.EXCLUSIVE
-    assert tool.sharing({"command": "ls $(make)"}) is Sharing.EXCLUSIVE
-    assert tool.sharing({"command": "ls", "run_in_background": True}) is Sharing.EXCLUSIVE
+    assert tool.decide_sharing({"command": "make"}) is Sharing.EXCLUSIVE
+    assert tool.decide_sharing({"command": "ls | head -5"}) is Sharing.SHARED
+    assert tool.decide_sharing({"command": "ls > out"}) is Sharing.EXCLUSIVE
+    assert tool.decide_sharing({"command": "cd src"}) is Sharing.EXCLUSIVE
+    assert tool.decide_sharing({"command": "ls $(make)"}) is Sharing.EXCLUSIVE
+    assert tool.decide_sharing({"command": "ls", "run_in_background": True}) is Sharing.EXCLUSIVE
 
 
 async def test_bash_is_cancelled_and_says_what_it_is(shell: Shell) -> None:

@@ -18,15 +18,15 @@ from mcp_dispatch.model.tools import (
     Sharing,
     Tool,
     ToolResult,
-    error_result,
-    text_result,
+    build_error_result,
+    build_text_result,
 )
 from mcp_dispatch.processes import kill_tree
-from mcp_dispatch.processes.children import Children
+from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.tools.bash.background import BackgroundTasks
-from mcp_dispatch.tools.bash.bash import Bash
-from mcp_dispatch.tools.bash.task_stop import OLD_NAMES, TaskStop
+from mcp_dispatch.tools.bash.bash import BashTool
+from mcp_dispatch.tools.bash.task_stop import TASK_STOP_ALIASES, TaskStopTool
 from tests.support.stand_ins import PlainScope
 
 ALICE = CallContext("call", PlainScope(id="alice"))
@@ -37,10 +37,10 @@ BOB = CallContext("call", PlainScope(id="bob"))
 class Room:
     """Both tools over the same tasks."""
 
-    children: Children
+    children: ProcessGroup
     tasks: BackgroundTasks
-    bash: Bash
-    stop: TaskStop
+    bash: BashTool
+    stop: TaskStopTool
 
     async def begin(self, command: str, context: CallContext = ALICE) -> str:
         arguments: JsonObject = {"command": command, "run_in_background": True}
@@ -59,18 +59,18 @@ class Room:
         return caught.value.refusal
 
     def left(self) -> set[int]:
-        return kill_tree.find(set(), kill_tree.mark_of_run(self.children.run))
+        return kill_tree.find_processes(set(), kill_tree.build_run_marker(self.children.run_id))
 
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncGenerator[Room]:
     root = tmp_path.resolve()
-    async with Children() as children:
+    async with ProcessGroup() as children:
         tasks = BackgroundTasks(children, root / "tasks")
-        bash = Bash(
+        bash = BashTool(
             Workspace(root), children, root / "scratch", os.environ, tasks, ResultStore(root)
         )
-        yield Room(children, tasks, bash, TaskStop(tasks))
+        yield Room(children, tasks, bash, TaskStopTool(tasks))
 
 
 @pytest.mark.parametrize("key", ["task_id", "shell_id"])
@@ -83,7 +83,7 @@ async def test_a_task_is_stopped_and_the_answer_says_which(room: Room, key: str)
         f"Stopped task {task_id} (sleep 600). Its output is in"
         f" {room.tasks.folder / f'{task_id}.output'}"
     )
-    assert result == text_result(
+    assert result == build_text_result(
         text,
         response={
             "message": text,
@@ -93,7 +93,7 @@ async def test_a_task_is_stopped_and_the_answer_says_which(room: Room, key: str)
         },
     )
     assert room.left() == set()
-    assert room.tasks.running("alice") == ()
+    assert room.tasks.list_running("alice") == ()
 
 
 async def test_the_old_field_becomes_the_new_one_before_rules_and_hooks_see_it(room: Room) -> None:
@@ -128,8 +128,8 @@ async def test_the_task_of_another_scope_looks_like_none(room: Room) -> None:
         " none is running now"
     )
     assert refusal == Refusal(RefusedBy.SEMANTIC, message)
-    assert result == error_result(message)
-    assert [task.id for task in room.tasks.running("alice")] == [task_id]
+    assert result == build_error_result(message)
+    assert [task.id for task in room.tasks.list_running("alice")] == [task_id]
 
 
 async def test_a_task_that_has_ended_cannot_be_stopped_again(room: Room) -> None:
@@ -141,7 +141,7 @@ async def test_a_task_that_has_ended_cannot_be_stopped_again(room: Room) -> None
         " none is running now"
     )
     assert await room.refusal({"task_id": task_id}) == Refusal(RefusedBy.SEMANTIC, message)
-    assert await room.stop.run({"task_id": task_id}, ALICE) == error_result(message)
+    assert await room.stop.run({"task_id": task_id}, ALICE) == build_error_result(message)
 
 
 async def test_two_who_stop_the_same_task_both_learn_that_it_is_stopped(room: Room) -> None:
@@ -187,7 +187,7 @@ async def test_it_runs_beside_readers_finishes_what_it_began_and_says_what_it_is
 ) -> None:
     tool: Tool = room.stop
 
-    assert tool.sharing({"task_id": "b0000000"}) is Sharing.SHARED
+    assert tool.decide_sharing({"task_id": "b0000000"}) is Sharing.SHARED
     assert tool.interrupt is Interrupt.BLOCK
     assert tool.definition["annotations"] == {
         "title": "Stop a background task",
@@ -196,9 +196,9 @@ async def test_it_runs_beside_readers_finishes_what_it_began_and_says_what_it_is
         "idempotentHint": True,
         "openWorldHint": False,
     }
-    assert tool.validator.problems({"task_id": 1}) != []
-    assert tool.validator.problems({"task_id": "b0000000"}) == []
+    assert tool.validator.find_problems({"task_id": 1}) != []
+    assert tool.validator.find_problems({"task_id": "b0000000"}) == []
 
 
 async def test_the_old_names_mean_this_tool(room: Room) -> None:
-    assert {"KillShell": room.stop.name, "KillBash": room.stop.name} == OLD_NAMES
+    assert {"KillShell": room.stop.name, "KillBash": room.stop.name} == TASK_STOP_ALIASES

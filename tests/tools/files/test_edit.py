@@ -7,17 +7,24 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.fs.safe_open import digest_of
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import compute_digest
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
-from mcp_dispatch.model.tools import FileRead, FileSeen, Interrupt, Sharing, Tool, error_result
-from mcp_dispatch.tools.files.diff import hunks_between, unified
-from mcp_dispatch.tools.files.edit import Edit
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.text_match import find, replaced
-from mcp_dispatch.tools.files.write import Write
+from mcp_dispatch.model.tools import (
+    FileRead,
+    FileSeen,
+    Interrupt,
+    Sharing,
+    Tool,
+    build_error_result,
+)
+from mcp_dispatch.tools.files.diff import compute_hunks, format_unified_diff
+from mcp_dispatch.tools.files.edit import EditTool
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.text_match import find_matches, replace_matches
+from mcp_dispatch.tools.files.write import WriteTool
 from tests.support.file_scope import FileScope, call, error_of, text_of
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."
@@ -34,8 +41,8 @@ class Desk:
         self.file = root / "f"
         self.path = str(self.file)
         self.scope = FileScope()
-        self.tool: Tool = Edit(Workspace(root))
-        self._read: Tool = Read(Workspace(root))
+        self.tool: Tool = EditTool(Workspace(root))
+        self._read: Tool = ReadTool(Workspace(root))
 
     async def given(self, content: bytes, **range_: Json) -> None:
         self.file.write_bytes(content)
@@ -63,7 +70,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(real_path(tmp_path))
+    return Desk(to_real_path(tmp_path))
 
 
 async def test_an_edit_answers_with_a_unified_diff_and_the_new_state(desk: Desk):
@@ -101,7 +108,7 @@ async def test_an_edit_answers_with_a_unified_diff_and_the_new_state(desk: Desk)
     }
     content = b"one\n2\nthree\n"
     assert desk.file.read_bytes() == content
-    seen = FileSeen(desk.file.stat().st_mtime_ns, len(content), digest_of(content))
+    seen = FileSeen(desk.file.stat().st_mtime_ns, len(content), compute_digest(content))
     assert result.changes == (FileRead(desk.path, seen),)
 
 
@@ -125,7 +132,9 @@ async def test_a_file_too_large_to_be_seen_whole_is_edited_by_its_unique_match(d
 
     assert desk.file.read_bytes() == b"x\n" * 60_000 + b"nail\n"
     with pytest.raises(Refused) as refused:
-        await call(Write(Workspace(desk.file.parent)), desk.scope, file_path=desk.path, content="")
+        await call(
+            WriteTool(Workspace(desk.file.parent)), desk.scope, file_path=desk.path, content=""
+        )
     assert refused.value.refusal == Refusal(RefusedBy.SEMANTIC, NOT_READ)
 
 
@@ -198,7 +207,9 @@ async def test_what_someone_else_changed_stays_unread_after_an_edit(desk: Desk):
     await desk.edit("two", "2")
 
     with pytest.raises(Refused) as refused:
-        await call(Write(Workspace(desk.file.parent)), desk.scope, file_path=desk.path, content="")
+        await call(
+            WriteTool(Workspace(desk.file.parent)), desk.scope, file_path=desk.path, content=""
+        )
 
     assert refused.value.refusal == Refusal(RefusedBy.SEMANTIC, MODIFIED)
 
@@ -253,7 +264,7 @@ async def test_a_change_between_check_and_run_is_noticed(desk: Desk):
 
     result = await desk.tool.run(checked.arguments, desk.scope.context())
 
-    assert result == error_result(MODIFIED)
+    assert result == build_error_result(MODIFIED)
     assert desk.file.read_bytes() == b"other\n"
 
 
@@ -414,7 +425,7 @@ async def test_a_link_stays_and_its_target_is_edited(desk: Desk):
 async def test_outside_the_workspace_the_check_tells_nothing(desk: Desk):
     (desk.file.parent / "work").mkdir()
     desk.file.write_bytes(b"secret")
-    tool = Edit(Workspace(desk.file.parent / "work"))
+    tool = EditTool(Workspace(desk.file.parent / "work"))
 
     result = await call(tool, FileScope(), file_path=desk.path, old_string="secret", new_string="x")
 
@@ -423,7 +434,7 @@ async def test_outside_the_workspace_the_check_tells_nothing(desk: Desk):
 
 def test_edit_runs_alone_and_is_not_interrupted(desk: Desk):
     assert (desk.tool.name, desk.tool.interrupt) == ("Edit", Interrupt.BLOCK)
-    assert desk.tool.sharing({}) is Sharing.EXCLUSIVE
+    assert desk.tool.decide_sharing({}) is Sharing.EXCLUSIVE
     assert desk.tool.definition["annotations"] == {
         "title": "Edit a file",
         "readOnlyHint": False,
@@ -436,15 +447,15 @@ def test_edit_runs_alone_and_is_not_interrupted(desk: Desk):
 def test_a_rename_all_over_a_long_file_is_a_diff_of_single_lines():
     old = "".join(f"{n} name\n" for n in range(5000))
 
-    hunks = hunks_between(old, old.replace("9 name", "9 title"))
+    hunks = compute_hunks(old, old.replace("9 name", "9 title"))
 
     assert (len(hunks), len(hunks[0].lines)) == (500, 8)
 
 
 def test_a_diff_that_is_too_long_is_cut_and_says_so():
-    hunks = hunks_between("", "x\n" * 20_000)
+    hunks = compute_hunks("", "x\n" * 20_000)
 
-    lines = unified("/f", hunks).split("\n")
+    lines = format_unified_diff("/f", hunks).split("\n")
 
     assert lines[:3] == ["--- /f", "+++ /f", "@@ -0,0 +1,20000 @@"]
     assert lines[-1] == f"… {20_001 - (len(lines) - 3)} more lines of this diff are not shown"
@@ -468,7 +479,7 @@ ALPHABET = "ab \n\"'\u201c\u2019"
 async def test_an_edit_and_its_reverse_give_the_original_bytes(
     tmp_path: Path, before: str, old: str, new: str, after: str, crlf: bool, encoding: str
 ):
-    desk = Desk(real_path(tmp_path))
+    desk = Desk(to_real_path(tmp_path))
     text = f"{before}<{old}>{after}\nend\n"
     content = text.replace("\n", "\r\n" if crlf else "\n").encode(encoding)
     assume(old != new)
@@ -493,7 +504,7 @@ def test_what_is_shown_after_an_edit_is_the_edit_of_what_was_shown(
     before, after = (text.replace("\r", "\r\n") for text in around)
     text = before + old.replace("\n", end) + after
 
-    edited = replaced(find(text, old), old, new, every=True)
+    edited = replace_matches(find_matches(text, old), old, new, replace_all=True)
 
     assert edited.replace("\r\n", "\n") == text.replace("\r\n", "\n").replace(old, new)
     assert edited.count("\r") == edited.count("\r\n")

@@ -12,19 +12,19 @@ import pytest
 from mcp_types import ElicitResult
 
 from mcp_dispatch.approval.approver import Approver
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.hooks.hooks import Hooks
 from mcp_dispatch.journal.writer import Journal
-from mcp_dispatch.model.approval import Approved, Question, Reply
+from mcp_dispatch.model.approval import ApprovalReply, Approved, Question
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
-from mcp_dispatch.model.client import Unfinished
+from mcp_dispatch.model.client import InputRequired
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError, Refusal, RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
-    Checked,
+    CheckResult,
     FileRead,
     Interrupt,
     Sharing,
@@ -32,22 +32,22 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     Validator,
 )
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Live
+from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.registry.registry import assemble
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.results.store import ResultStore
-from mcp_dispatch.settings.settings import Layer, LayerKind, load
-from mcp_dispatch.tools.base import BuiltIn
-from mcp_dispatch.tools.files.edit import Edit
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.write import Write
+from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
+from mcp_dispatch.tools.base import BuiltInTool
+from mcp_dispatch.tools.files.edit import EditTool
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.write import WriteTool
 from tests.support.client import ERAS, Era, Installation, text_of
 from tests.support.file_scope import FileScope
 from tests.support.stand_ins import ScriptedCaller
 
-TOOLS = (Read, Write, Edit)
+TOOLS = (ReadTool, WriteTool, EditTool)
 SECRET = "the secret outside\n"
 
 
@@ -55,7 +55,7 @@ class Ground:
     """A workspace with a file and a file outside, and two ways to the first that can be swapped."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = real_path(folder)
+        self.folder = to_real_path(folder)
         self.workspace = self.folder / "workspace"
         self.outside = self.folder / "outside"
         for directory in (self.workspace / "inside", self.outside):
@@ -104,10 +104,10 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def arguments_for(kind: type[BuiltIn], path: Path, found: str = "harmless") -> JsonObject:
-    if kind is Read:
+def arguments_for(kind: type[BuiltInTool], path: Path, found: str = "harmless") -> JsonObject:
+    if kind is ReadTool:
         return {"file_path": str(path)}
-    if kind is Write:
+    if kind is WriteTool:
         return {"file_path": str(path), "content": "overwritten"}
     return {"file_path": str(path), "old_string": found, "new_string": "overwritten"}
 
@@ -122,7 +122,7 @@ def changed(path: Path) -> str:
 @each_way
 @each_tool
 async def test_a_tool_opens_nothing_but_what_was_judged(
-    ground: Ground, kind: type[Read | Write | Edit], way: str
+    ground: Ground, kind: type[ReadTool | WriteTool | EditTool], way: str
 ):
     make, swap = WAYS[way]
     tool, path, scope = kind(Workspace(ground.workspace)), make(ground), FileScope()
@@ -140,7 +140,7 @@ async def test_a_tool_opens_nothing_but_what_was_judged(
 
 @each_tool
 async def test_a_tool_that_was_judged_for_no_file_opens_none(
-    ground: Ground, kind: type[Read | Write | Edit]
+    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
 ):
     tool, scope = kind(Workspace(ground.workspace)), FileScope()
     await remember(ground, scope)
@@ -155,8 +155,8 @@ async def test_a_tool_that_was_judged_for_no_file_opens_none(
 
 async def test_a_new_file_is_not_written_through_a_directory_that_became_a_link(ground: Ground):
     path = ground.workspace / "new" / "file"
-    tool, context = Write(Workspace(ground.workspace)), FileScope().context()
-    checked = await tool.check(arguments_for(Write, path), context)
+    tool, context = WriteTool(Workspace(ground.workspace)), FileScope().context()
+    checked = await tool.check(arguments_for(WriteTool, path), context)
 
     (ground.workspace / "new").symlink_to(ground.outside)
 
@@ -168,13 +168,13 @@ async def test_a_new_file_is_not_written_through_a_directory_that_became_a_link(
 
 async def remember(ground: Ground, scope: FileScope | Scope) -> None:
     """The scope has read both files, so that only the path is left to stop it."""
-    reader = Read(Workspace(ground.workspace))
+    reader = ReadTool(Workspace(ground.workspace))
     for path in (ground.file, ground.secret):
         result = await reader.run({"file_path": str(path)}, CallContext("call", scope))
         [change] = result.changes
         assert isinstance(change, FileRead)
         if isinstance(scope, Scope):
-            scope.apply([change])
+            scope.apply_changes([change])
         else:
             scope.files[change.path] = change.seen
 
@@ -192,17 +192,17 @@ class Late:
     validator: Validator
     interrupt: Interrupt
     result_limit: int | None
-    output: Validator | None = None
+    output_validator: Validator | None = None
 
-    def sharing(self, arguments: JsonObject) -> Sharing:
-        return self.inner.sharing(arguments)
+    def decide_sharing(self, arguments: JsonObject) -> Sharing:
+        return self.inner.decide_sharing(arguments)
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> Checked:
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         return await self.inner.check(arguments, context)
 
     async def run(
         self, arguments: JsonObject, context: CallContext
-    ) -> ToolResult | ProtocolError | Unfinished:
+    ) -> ToolResult | ProtocolError | InputRequired:
         self.swap()
         return await self.inner.run(arguments, context)
 
@@ -242,13 +242,13 @@ async def a_line(
     file.write_text(json.dumps(settings), encoding="utf-8")
     for name in ("journal", "results"):
         (ground.folder / name).mkdir(mode=0o700)
-    loaded = load([Layer(LayerKind.FLAG, file)], supported=frozenset({"hooks"}))
+    loaded = load_settings([Layer(LayerKind.FLAG, file)], supported=frozenset({"hooks"}))
     config, problems = parse_hooks([HookSource(kept.value, kept.file) for kept in loaded.hooks])
     assert problems == ()
-    policy = Policy(loaded, (ground.workspace,), own=(), mode=loaded.mode)
-    async with Children() as children:
+    policy = Policy(loaded, (ground.workspace,), own_directories=(), mode=loaded.mode)
+    async with ProcessGroup() as children:
         hooks = Hooks(config, children, {"PATH": "/usr/bin:/bin"}, workspace=ground.workspace)
-        live = Live(assemble([tool], ()), hooks, policy)
+        live = Snapshot(build_registry([tool], ()), hooks, policy)
         journal = Journal(ground.folder / "journal")
         results = ResultStore(ground.folder / "results")
         line = Line(
@@ -263,7 +263,7 @@ async def a_line(
 @each_way
 @each_tool
 async def test_a_swap_between_the_decision_and_the_run_is_refused(
-    ground: Ground, kind: type[Read | Write | Edit], way: str
+    ground: Ground, kind: type[ReadTool | WriteTool | EditTool], way: str
 ):
     make, swap = WAYS[way]
     path = make(ground)
@@ -276,7 +276,9 @@ async def test_a_swap_between_the_decision_and_the_run_is_refused(
 
 
 @each_tool
-async def test_without_a_swap_the_same_calls_run(ground: Ground, kind: type[Read | Write | Edit]):
+async def test_without_a_swap_the_same_calls_run(
+    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
+):
     path, tool = ground.link(), late(kind(Workspace(ground.workspace)), lambda: None)
     async with a_line(ground, tool, {"permissions": {"allow": ["Edit(./**)"]}}) as line:
         outcome = await line.call(tool.name, arguments_for(kind, path))
@@ -287,14 +289,14 @@ async def test_without_a_swap_the_same_calls_run(ground: Ground, kind: type[Read
 
 @each_tool
 async def test_a_yes_is_not_for_the_file_that_was_swapped_in_while_a_person_thought(
-    ground: Ground, kind: type[Read | Write | Edit]
+    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
 ):
     other = ground.outside / "other"
     other.write_text("harmless\n", encoding="utf-8")
     path = ground.workspace / "link"
     path.symlink_to(other)
 
-    async def swap_and_allow(_: Question) -> Reply:
+    async def swap_and_allow(_: Question) -> ApprovalReply:
         ground.swap_link()
         return Approved()
 
@@ -310,7 +312,7 @@ async def test_a_yes_is_not_for_the_file_that_was_swapped_in_while_a_person_thou
 
 @each_tool
 async def test_a_yes_holds_where_nothing_was_swapped(
-    ground: Ground, kind: type[Read | Write | Edit]
+    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
 ):
     path = ground.workspace / "link"
     path.symlink_to(ground.secret)
@@ -330,12 +332,12 @@ async def test_what_a_person_allowed_is_denied_when_a_deny_rule_covers_what_it_l
     path = ground.workspace / "link"
     path.symlink_to(ground.file)
 
-    async def swap_and_allow(_: Question) -> Reply:
+    async def swap_and_allow(_: Question) -> ApprovalReply:
         ground.swap_link()
         return Approved()
 
     rules = {"permissions": {"ask": ["Read"], "deny": [f"Read(/{ground.secret})"]}}
-    tool = Read(Workspace(ground.workspace))
+    tool = ReadTool(Workspace(ground.workspace))
     async with a_line(ground, tool, rules) as line:
         outcome = await line.call(
             "Read", {"file_path": str(path)}, ScriptedCaller(reply=swap_and_allow)
@@ -356,7 +358,7 @@ async def test_what_a_hook_swaps_is_judged_as_it_leads_now(ground: Ground):
         "permissions": {"deny": [f"Read(/{ground.secret})"]},
         "hooks": {"PreToolUse": hooks},
     }
-    async with a_line(ground, Read(Workspace(ground.workspace)), rules) as line:
+    async with a_line(ground, ReadTool(Workspace(ground.workspace)), rules) as line:
         outcome = await line.call("Read", {"file_path": str(path)})
 
     assert isinstance(outcome, Refusal)
@@ -366,8 +368,8 @@ async def test_what_a_hook_swaps_is_judged_as_it_leads_now(ground: Ground):
 async def test_a_kept_result_that_became_a_link_is_judged_by_where_it_leads(ground: Ground):
     kept = ground.outside / "kept.txt"
     kept.write_text("kept\n", encoding="utf-8")
-    async with a_line(ground, Read(Workspace(ground.workspace)), {}) as line:
-        line.scope.deliver(str(kept))
+    async with a_line(ground, ReadTool(Workspace(ground.workspace)), {}) as line:
+        line.scope.mark_delivered(str(kept))
         before = await line.call("Read", {"file_path": str(kept)})
         point(kept, ground.secret)
         after = await line.call("Read", {"file_path": str(kept)})
@@ -380,7 +382,7 @@ async def test_a_kept_result_that_became_a_link_is_judged_by_where_it_leads(grou
 @each_tool
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_whose_user_is_outwitted_gets_nothing(
-    tmp_path: Path, kind: type[Read | Write | Edit], era: Era
+    tmp_path: Path, kind: type[ReadTool | WriteTool | EditTool], era: Era
 ):
     installed = Installation(tmp_path)
     harmless, secret = tmp_path / "harmless", tmp_path / "secret"
@@ -389,7 +391,7 @@ async def test_a_client_whose_user_is_outwitted_gets_nothing(
     link = installed.workspace / "link"
     link.symlink_to(harmless)
     installed.rules(allow=[f"Read(/{tmp_path}/**)"], ask=["Edit"])
-    if kind is Read:
+    if kind is ReadTool:
         installed.rules(ask=["Read"])
 
     async def swap_and_allow(context: Any, params: Any) -> ElicitResult:

@@ -10,25 +10,25 @@ from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.fs.safe_open import digest_of, opened
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import compute_digest, open_regular_file
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import FileRead, FileSeen, Interrupt, Sharing, Tool
-from mcp_dispatch.tools.files.read import Read, bounds_of
-from mcp_dispatch.tools.files.target import Target
-from mcp_dispatch.tools.files.text_page import Bounds, Page, Stop, Window, read_page
+from mcp_dispatch.tools.files.read import ReadTool, parse_bounds
+from mcp_dispatch.tools.files.target import FileTarget
+from mcp_dispatch.tools.files.text_page import Bounds, LineWindow, StopSignal, TextPage, read_page
 from tests.support.file_scope import FileScope, call, error_of, text_of
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return real_path(tmp_path)
+    return to_real_path(tmp_path)
 
 
 @pytest.fixture
 def tool(root: Path) -> Tool:
-    return Read(Workspace(root))
+    return ReadTool(Workspace(root))
 
 
 def reminder(text: str) -> str:
@@ -63,7 +63,7 @@ async def test_lines_are_numbered_as_cat_does(tool: Tool, root: Path):
         },
     }
     status = (root / "f").stat()
-    seen = FileSeen(status.st_mtime_ns, 13, digest_of(b"one\n\n  three\n"))
+    seen = FileSeen(status.st_mtime_ns, 13, compute_digest(b"one\n\n  three\n"))
     assert result.changes == (FileRead(path, seen),)
 
 
@@ -320,7 +320,7 @@ async def test_a_path_that_ends_in_a_slash_is_refused(tool: Tool, root: Path):
 
 async def test_without_a_workspace_only_kept_results_are_read(root: Path):
     path, other = put(root / "kept", b"x\n"), put(root / "other", b"y\n")
-    tool, scope = Read(Workspace(None, unset_because="nobody chose")), FileScope(kept=(path,))
+    tool, scope = ReadTool(Workspace(None, unset_reason="nobody chose")), FileScope(kept=(path,))
 
     assert text_of(await call(tool, scope, file_path=path)) == "     1\tx"
     with pytest.raises(Refused) as refused:
@@ -345,17 +345,17 @@ class Meanwhile:
         return False
 
 
-def page_of(path: Path, bounds: Bounds, stop: Stop) -> Page:
-    with opened(path) as descriptor:
-        return read_page(Target(path, path), descriptor, bounds, stop)
+def page_of(path: Path, bounds: Bounds, stop: StopSignal) -> TextPage:
+    with open_regular_file(path) as descriptor:
+        return read_page(FileTarget(path, path), descriptor, bounds, stop)
 
 
 def test_a_file_that_changes_while_it_is_read_is_a_partial_view(root: Path):
     put(root / "f", b"one\n")
 
-    page = page_of(root / "f", bounds_of({}), Meanwhile(root / "f"))
+    page = page_of(root / "f", parse_bounds({}), Meanwhile(root / "f"))
 
-    assert (page.lines, page.changed, page.seen.partial) == (("one",), True, True)
+    assert (page.lines, page.has_changed, page.seen.partial) == (("one",), True, True)
 
 
 def test_a_huge_file_is_paged_without_being_held(root: Path):
@@ -370,7 +370,7 @@ def test_a_huge_file_is_paged_without_being_held(root: Path):
     tracemalloc.stop()
 
     assert page.lines == ("a line of this file", "a line of this file")
-    assert page.total == 64 * 52_429
+    assert page.total_lines == 64 * 52_429
     assert peak < 16 * 1024 * 1024
 
 
@@ -381,7 +381,7 @@ def test_one_endless_line_is_cut_without_being_held(root: Path):
             file.write(b"x" * 1024 * 1024)
 
     tracemalloc.start()
-    page = page_of(path, bounds_of({}), threading.Event())
+    page = page_of(path, parse_bounds({}), threading.Event())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -412,7 +412,7 @@ async def test_a_cancelled_read_returns_at_once(tool: Tool, root: Path):
 def test_read_is_a_shared_cancellable_reader(tool: Tool):
     assert (tool.name, tool.rule_name, tool.server) == ("Read", "Read", None)
     assert (tool.interrupt, tool.result_limit) == (Interrupt.CANCEL, None)
-    assert tool.sharing({}) is Sharing.SHARED
+    assert tool.decide_sharing({}) is Sharing.SHARED
     assert tool.definition["annotations"] == {
         "title": "Read a file",
         "readOnlyHint": True,
@@ -441,7 +441,7 @@ def test_lines_do_not_depend_on_how_the_file_comes_in_pieces(
 ):
     lines = text.split("\n")
     lines = [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
-    window = Window(Bounds(first, count, 3, 1000))
+    window = LineWindow(Bounds(first, count, 3, 1000))
 
     for start in range(0, len(text), piece):
         window.feed(text[start : start + piece])
@@ -449,5 +449,5 @@ def test_lines_do_not_depend_on_how_the_file_comes_in_pieces(
 
     chosen = lines[first - 1 : first - 1 + count]
     assert window.lines == [line[:3] for line in chosen]
-    assert window.cut == [n for n, line in enumerate(chosen, first) if len(line) > 3]
-    assert window.total == len(lines)
+    assert window.cut_lines == [n for n, line in enumerate(chosen, first) if len(line) > 3]
+    assert window.total_lines == len(lines)

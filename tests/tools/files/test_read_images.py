@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.tools import Tool, ToolResult
-from mcp_dispatch.tools.files.image import FILE_LIMIT, LONGEST_SIDE, MOST_BYTES, format_of
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.write import Write
+from mcp_dispatch.tools.files.image import (
+    MAX_IMAGE_BYTES,
+    MAX_SIDE_PIXELS,
+    MAX_SOURCE_BYTES,
+    detect_image_format,
+)
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.write import WriteTool
 from tests.support.file_scope import FileScope, call, error_of, text_of
 
 DAMAGED = "cannot be shown: it is damaged or cut short."
@@ -22,12 +27,12 @@ DAMAGED = "cannot be shown: it is damaged or cut short."
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return real_path(tmp_path)
+    return to_real_path(tmp_path)
 
 
 @pytest.fixture
 def tool(root: Path) -> Tool:
-    return Read(Workspace(root))
+    return ReadTool(Workspace(root))
 
 
 def encoded(image: Image.Image, format: str, **options: object) -> bytes:
@@ -135,7 +140,7 @@ async def test_a_large_image_is_made_smaller_and_keeps_its_shape(tool: Tool, roo
 
     assert "4000 x 1000 pixels; shown resized to 1568 x 392, as JPEG" in text
     assert mime_type == "image/jpeg"
-    assert opened_image(content).size == (LONGEST_SIDE, 392)
+    assert opened_image(content).size == (MAX_SIDE_PIXELS, 392)
 
 
 async def test_a_large_image_with_transparency_stays_a_png(tool: Tool, root: Path):
@@ -168,8 +173,8 @@ async def test_an_image_of_many_bytes_is_encoded_again_until_it_fits(tool: Tool,
 
     text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
 
-    assert path.stat().st_size > MOST_BYTES
-    assert len(content) <= MOST_BYTES
+    assert path.stat().st_size > MAX_IMAGE_BYTES
+    assert len(content) <= MAX_IMAGE_BYTES
     assert mime_type == "image/jpeg"
     assert text.endswith(f"as JPEG ({path.stat().st_size} bytes in the file).")
 
@@ -276,12 +281,12 @@ async def test_an_image_file_over_the_limit_is_not_read(tool: Tool, root: Path):
     path = root / "huge.png"
     with path.open("wb") as file:
         file.write(encoded(plain(), "PNG"))
-        file.truncate(FILE_LIMIT + 1)
+        file.truncate(MAX_SOURCE_BYTES + 1)
 
     error = error_of(await call(tool, FileScope(), file_path=str(path)))
 
     assert error == (
-        f"{path} is a PNG image of {FILE_LIMIT + 1} bytes; images over {FILE_LIMIT} bytes are not"
+        f"{path} is a PNG image of {MAX_SOURCE_BYTES + 1} bytes; images over {MAX_SOURCE_BYTES} bytes are not"
         " read. Make it smaller with Bash."
     )
 
@@ -305,10 +310,10 @@ async def test_seeing_an_image_is_not_reading_the_file(tool: Tool, root: Path):
 
     assert scope.files == {}
     with pytest.raises(Refused, match="File has not been read yet"):
-        await call(Write(Workspace(root)), scope, file_path=str(path), content="x")
+        await call(WriteTool(Workspace(root)), scope, file_path=str(path), content="x")
 
 
 def test_the_format_comes_from_the_first_bytes_alone():
-    assert format_of(b"") is None
-    assert format_of(b"\x89PNG\r\n\x1a") is None
-    assert format_of(b"RIFF\0\0\0\0WAVEfmt ") is None
+    assert detect_image_format(b"") is None
+    assert detect_image_format(b"\x89PNG\r\n\x1a") is None
+    assert detect_image_format(b"RIFF\0\0\0\0WAVEfmt ") is None

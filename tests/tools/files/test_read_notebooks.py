@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.tools.files.edit import Edit
-from mcp_dispatch.tools.files.notebook import MOST_IMAGES, NOTEBOOK_LIMIT
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.write import Write
+from mcp_dispatch.tools.files.edit import EditTool
+from mcp_dispatch.tools.files.notebook import MAX_IMAGES, MAX_NOTEBOOK_BYTES
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.write import WriteTool
 from tests.support.file_scope import FileScope, call, error_of, text_of
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return real_path(tmp_path)
+    return to_real_path(tmp_path)
 
 
 @pytest.fixture
 def tool(root: Path) -> Tool:
-    return Read(Workspace(root))
+    return ReadTool(Workspace(root))
 
 
 def code(source: str | list[str], *outputs: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -221,7 +221,7 @@ async def test_one_answer_has_a_bounded_number_of_images(tool: Tool, root: Path)
     blocks = blocks_of((await call(tool, FileScope(), file_path=path)).wire)
 
     images = [block for block in blocks if isinstance(block, dict) and block["type"] == "image"]
-    assert len(images) == MOST_IMAGES
+    assert len(images) == MAX_IMAGES
     last = blocks[-1]
     assert isinstance(last, dict)
     more = "[an image is not shown: one answer has 10 at most; use offset and limit]"
@@ -347,10 +347,10 @@ async def test_a_notebook_over_the_limit_is_not_read(tool: Tool, root: Path):
     path = root / "a.ipynb"
     with path.open("wb") as file:
         file.write(b'{"cells": []}')
-        file.truncate(NOTEBOOK_LIMIT + 1)
+        file.truncate(MAX_NOTEBOOK_BYTES + 1)
 
     assert error_of(await call(tool, FileScope(), file_path=str(path))) == (
-        f"{path} is a notebook of {NOTEBOOK_LIMIT + 1} bytes; notebooks over {NOTEBOOK_LIMIT}"
+        f"{path} is a notebook of {MAX_NOTEBOOK_BYTES + 1} bytes; notebooks over {MAX_NOTEBOOK_BYTES}"
         " bytes are not read. Use Bash, for example with `jq`."
     )
 
@@ -369,12 +369,12 @@ async def test_a_notebook_is_changed_only_by_who_read_it(tool: Tool, root: Path)
     change = {"file_path": path, "old_string": "old()", "new_string": "new()"}
 
     with pytest.raises(Refused, match="File has not been read yet"):
-        await call(Edit(workspace), scope, **change)
+        await call(EditTool(workspace), scope, **change)
     await call(tool, scope, file_path=path)
-    await call(Edit(workspace), scope, **change)
+    await call(EditTool(workspace), scope, **change)
 
     assert '"source": "new()"' in Path(path).read_text(encoding="utf-8")
-    await call(Write(workspace), scope, file_path=path, content='{"cells": []}')
+    await call(WriteTool(workspace), scope, file_path=path, content='{"cells": []}')
     assert Path(path).read_text(encoding="utf-8") == '{"cells": []}'
 
 
@@ -384,4 +384,4 @@ async def test_a_view_of_some_cells_is_not_enough_for_a_write(tool: Tool, root: 
     await call(tool, scope, file_path=path, limit=1)
 
     with pytest.raises(Refused, match="File has not been read yet"):
-        await call(Write(Workspace(root)), scope, file_path=path, content="{}")
+        await call(WriteTool(Workspace(root)), scope, file_path=path, content="{}")

@@ -9,8 +9,8 @@ from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.fs.safe_open import digest_of
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import compute_digest
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
 from mcp_dispatch.model.tools import (
@@ -19,10 +19,10 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     Sharing,
     Tool,
-    error_result,
+    build_error_result,
 )
-from mcp_dispatch.tools.files.read import Read
-from mcp_dispatch.tools.files.write import Write
+from mcp_dispatch.tools.files.read import ReadTool
+from mcp_dispatch.tools.files.write import WriteTool
 from tests.support.file_scope import FileScope, call, error_of, text_of
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."
@@ -34,17 +34,17 @@ MODIFIED = (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return real_path(tmp_path)
+    return to_real_path(tmp_path)
 
 
 @pytest.fixture
 def tool(root: Path) -> Tool:
-    return Write(Workspace(root))
+    return WriteTool(Workspace(root))
 
 
 @pytest.fixture
 def read(root: Path) -> Tool:
-    return Read(Workspace(root))
+    return ReadTool(Workspace(root))
 
 
 def put(path: Path, content: bytes) -> str:
@@ -73,7 +73,7 @@ async def test_a_new_file_is_created_with_its_parents(tool: Tool, root: Path):
         "originalFile": None,
     }
     assert path.read_bytes() == "é\r\nx\n".encode()
-    seen = FileSeen(path.stat().st_mtime_ns, 6, digest_of("é\r\nx\n".encode()))
+    seen = FileSeen(path.stat().st_mtime_ns, 6, compute_digest("é\r\nx\n".encode()))
     assert result.changes == (FileRead(str(path), seen),)
 
 
@@ -166,7 +166,7 @@ async def test_a_change_between_check_and_run_is_noticed(tool: Tool, read: Tool,
 
     result = await tool.run(checked.arguments, scope.context())
 
-    assert result == error_result(MODIFIED)
+    assert result == build_error_result(MODIFIED)
     assert (root / "f").read_bytes() == b"theirs"
 
 
@@ -177,7 +177,7 @@ async def test_a_file_that_appears_between_check_and_run_is_not_overwritten(tool
 
     result = await tool.run(checked.arguments, scope.context())
 
-    assert result == error_result(NOT_READ)
+    assert result == build_error_result(NOT_READ)
     assert (root / "f").read_bytes() == b"theirs"
 
 
@@ -282,7 +282,7 @@ async def test_having_read_a_path_is_no_leave_to_write_where_a_new_link_takes_it
     (root / "work" / "folder").mkdir(parents=True)
     (root / "outside").mkdir()
     put(root / "outside" / "f", b"theirs")
-    tool, scope = Write(Workspace(root / "work")), FileScope()
+    tool, scope = WriteTool(Workspace(root / "work")), FileScope()
     path = str(root / "work" / "folder" / "f")
     await call(tool, scope, file_path=path, content="one")
     checked = await tool.check({"file_path": path, "content": "two"}, scope.context())
@@ -291,7 +291,7 @@ async def test_having_read_a_path_is_no_leave_to_write_where_a_new_link_takes_it
 
     result = await tool.run(checked.arguments, scope.context())
 
-    assert result == error_result(NOT_READ)
+    assert result == build_error_result(NOT_READ)
     assert (root / "outside" / "f").read_bytes() == b"theirs"
 
 
@@ -312,7 +312,7 @@ async def test_special_targets_are_refused(tool: Tool, root: Path):
 
 async def test_outside_the_workspace_the_check_tells_nothing(root: Path):
     (root / "work").mkdir()
-    tool, path = Write(Workspace(root / "work")), put(root / "secret", b"old")
+    tool, path = WriteTool(Workspace(root / "work")), put(root / "secret", b"old")
 
     checked = await tool.check({"file_path": path, "content": "x"}, FileScope().context())
     result = await call(tool, FileScope(), file_path=path, content="x")
@@ -322,7 +322,7 @@ async def test_outside_the_workspace_the_check_tells_nothing(root: Path):
 
 
 async def test_without_a_workspace_the_answer_is_the_flag_to_add():
-    tool = Write(Workspace(None, unset_because="nobody chose"))
+    tool = WriteTool(Workspace(None, unset_reason="nobody chose"))
 
     refused = await refusal(tool, FileScope(), "/srv/x")
 
@@ -347,7 +347,7 @@ async def test_a_write_that_has_begun_is_finished_when_it_is_cancelled(tool: Too
 
 def test_write_runs_alone_and_is_not_interrupted(tool: Tool):
     assert (tool.name, tool.interrupt) == ("Write", Interrupt.BLOCK)
-    assert tool.sharing({}) is Sharing.EXCLUSIVE
+    assert tool.decide_sharing({}) is Sharing.EXCLUSIVE
     assert tool.definition["annotations"] == {
         "title": "Write a file",
         "readOnlyHint": False,
@@ -366,9 +366,9 @@ def test_write_runs_alone_and_is_not_interrupted(tool: Tool):
     )
 )
 async def test_any_text_comes_back_byte_for_byte(tmp_path: Path, contents: list[str]):
-    path = real_path(tmp_path) / "f"
+    path = to_real_path(tmp_path) / "f"
     path.unlink(missing_ok=True)
-    tool, scope = Write(Workspace(path.parent)), FileScope()
+    tool, scope = WriteTool(Workspace(path.parent)), FileScope()
 
     mark = ""
     for content in contents:

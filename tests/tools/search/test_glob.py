@@ -13,17 +13,17 @@ from anyio import create_task_group, fail_after, to_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_dispatch.fs.safe_open import CannotUse
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import FileError
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy
 from mcp_dispatch.model.tools import Interrupt, Sharing, ToolResult
 from mcp_dispatch.policy.subject import Subject
-from mcp_dispatch.tools.search.glob import Glob
-from mcp_dispatch.tools.search.glob_pattern import Level, Pattern, parse
-from mcp_dispatch.tools.search.root import Place, Sight, entered
-from mcp_dispatch.tools.search.walk import Found, Walk
+from mcp_dispatch.tools.search.glob import GlobTool
+from mcp_dispatch.tools.search.glob_pattern import GlobPattern, PatternLevel, parse_glob
+from mcp_dispatch.tools.search.root import SearchFilter, SearchRoot, open_search_root
+from mcp_dispatch.tools.search.walk import DirectoryWalk, WalkResult
 from tests.support.file_scope import FileScope, error_of, text_of
 
 NOTHING: dict[str, str] = {}
@@ -31,14 +31,14 @@ NOTHING: dict[str, str] = {}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = real_path(tmp_path) / "workspace"
+    root = to_real_path(tmp_path) / "workspace"
     root.mkdir()
     return root
 
 
 @pytest.fixture
-def tool(root: Path) -> Glob:
-    return Glob(Workspace(root), NOTHING)
+def tool(root: Path) -> GlobTool:
+    return GlobTool(Workspace(root), NOTHING)
 
 
 def put(path: Path, *, age: int = 0) -> str:
@@ -53,7 +53,7 @@ def nothing(_: Path) -> bool:
 
 
 async def glob(
-    tool: Glob,
+    tool: GlobTool,
     pattern: str,
     path: str | None = None,
     *,
@@ -66,25 +66,25 @@ async def glob(
         {"pattern": pattern} if path is None else {"pattern": pattern, "path": path}
     )
     checked = (await tool.check(arguments, context)).arguments
-    judged = frozenset({real_path(Path(str(checked["path"])))})
+    judged = frozenset({to_real_path(Path(str(checked["path"])))})
     return await tool.run(checked, replace(context, judged=judged))
 
 
-async def found(tool: Glob, pattern: str, path: str | None = None) -> list[str]:
+async def found(tool: GlobTool, pattern: str, path: str | None = None) -> list[str]:
     return text_of(await glob(tool, pattern, path)).split("\n")
 
 
-async def canonical(tool: Glob, **arguments: Json) -> JsonObject:
+async def canonical(tool: GlobTool, **arguments: Json) -> JsonObject:
     return (await tool.check(arguments, FileScope().context())).arguments
 
 
-async def refusal_of(tool: Glob, pattern: str) -> Refusal:
+async def refusal_of(tool: GlobTool, pattern: str) -> Refusal:
     with pytest.raises(Refused) as caught:
         await glob(tool, pattern)
     return caught.value.refusal
 
 
-async def test_files_are_listed_by_absolute_path_the_newest_first(tool: Glob, root: Path):
+async def test_files_are_listed_by_absolute_path_the_newest_first(tool: GlobTool, root: Path):
     old, new, middle = put(root / "a.py", age=9), put(root / "z/b.py"), put(root / "c.py", age=5)
     put(root / "other.txt")
 
@@ -104,13 +104,13 @@ async def test_files_are_listed_by_absolute_path_the_newest_first(tool: Glob, ro
     }
 
 
-async def test_files_of_the_same_time_are_listed_by_name(tool: Glob, root: Path):
+async def test_files_of_the_same_time_are_listed_by_name(tool: GlobTool, root: Path):
     paths = [put(root / name) for name in ("b", "a", "c")]
 
     assert await found(tool, "*") == sorted(paths)
 
 
-async def test_a_pattern_that_fits_nothing_says_so(tool: Glob, root: Path):
+async def test_a_pattern_that_fits_nothing_says_so(tool: GlobTool, root: Path):
     put(root / "a.py")
 
     result = await glob(tool, "*.rs")
@@ -146,7 +146,7 @@ async def test_a_pattern_that_fits_nothing_says_so(tool: Glob, root: Path):
     ],
 )
 async def test_patterns_mean_what_shells_mean(
-    tool: Glob, root: Path, pattern: str, names: list[str]
+    tool: GlobTool, root: Path, pattern: str, names: list[str]
 ):
     for name in ("a.py", "src/b.py", "src/deep/c.py", "src/deep/d.ts"):
         put(root / name)
@@ -156,14 +156,14 @@ async def test_patterns_mean_what_shells_mean(
     assert [name.removeprefix(f"{root}/") for name in listed] == names
 
 
-async def test_a_name_full_of_wildcards_is_found_when_spelled_out(tool: Glob, root: Path):
+async def test_a_name_full_of_wildcards_is_found_when_spelled_out(tool: GlobTool, root: Path):
     route = put(root / "app/[id]/page.tsx")
 
     assert await found(tool, "app/[id]/*.tsx") == [route]
     assert await found(tool, r"app/\[id\]/*.tsx") == [route]
 
 
-async def test_hidden_and_ignored_files_are_found_by_default(tool: Glob, root: Path):
+async def test_hidden_and_ignored_files_are_found_by_default(tool: GlobTool, root: Path):
     (root / ".git").mkdir()
     (root / ".gitignore").write_text("*.log\n", encoding="utf-8")
     paths = [put(root / ".env"), put(root / "a.log")]
@@ -177,7 +177,7 @@ async def test_hidden_files_can_be_left_out(root: Path):
     put(root / ".env")
     put(root / ".config/x")
     shown = put(root / "a")
-    tool = Glob(Workspace(root), {"CLAUDE_CODE_GLOB_HIDDEN": "false"})
+    tool = GlobTool(Workspace(root), {"CLAUDE_CODE_GLOB_HIDDEN": "false"})
 
     assert await found(tool, "**/*") == [shown]
 
@@ -193,7 +193,7 @@ async def test_gitignore_can_be_respected(root: Path):
         put(root / name)
     kept = [put(root / name) for name in ("build.txt", "keep.log", "sub/again.log")]
     kept += [put(root / "sub/only-here"), put(root / "sub/own/y")]
-    tool = Glob(Workspace(root), {"CLAUDE_CODE_GLOB_NO_IGNORE": "false"})
+    tool = GlobTool(Workspace(root), {"CLAUDE_CODE_GLOB_NO_IGNORE": "false"})
 
     listed = [name for name in await found(tool, "**/*") if not name.endswith(".gitignore")]
     below = [name for name in await found(tool, "**/*", "sub") if not name.endswith(".gitignore")]
@@ -202,7 +202,7 @@ async def test_gitignore_can_be_respected(root: Path):
     assert sorted(below) == sorted(name for name in kept if "/sub/" in name)
 
 
-async def test_the_insides_of_git_are_listed_only_when_named(tool: Glob, root: Path):
+async def test_the_insides_of_git_are_listed_only_when_named(tool: GlobTool, root: Path):
     config, file = put(root / ".git/config"), put(root / "config")
 
     assert await found(tool, "**/config") == [file]
@@ -212,7 +212,7 @@ async def test_the_insides_of_git_are_listed_only_when_named(tool: Glob, root: P
 
 
 async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_counted(
-    tool: Glob, root: Path
+    tool: GlobTool, root: Path
 ):
     for folder in range(100):
         (root / f"d{folder:02}").mkdir()
@@ -237,7 +237,7 @@ async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_co
     assert result.response["totalMatches"] == 10_000
 
 
-async def test_a_file_that_a_rule_hides_is_neither_listed_nor_counted(tool: Glob, root: Path):
+async def test_a_file_that_a_rule_hides_is_neither_listed_nor_counted(tool: GlobTool, root: Path):
     shown = put(root / "a.txt")
     put(root / "secret/b.txt")
 
@@ -249,7 +249,7 @@ async def test_a_file_that_a_rule_hides_is_neither_listed_nor_counted(tool: Glob
 
 
 async def test_a_rule_on_the_real_place_hides_what_is_searched_through_a_link(
-    tool: Glob, root: Path
+    tool: GlobTool, root: Path
 ):
     put(root / "real/a.txt")
     (root / "link").symlink_to(root / "real")
@@ -261,14 +261,14 @@ async def test_a_rule_on_the_real_place_hides_what_is_searched_through_a_link(
     assert text_of(by_given_name) == "No files found"
 
 
-async def test_a_link_to_a_file_is_listed_by_its_own_name(tool: Glob, root: Path):
+async def test_a_link_to_a_file_is_listed_by_its_own_name(tool: GlobTool, root: Path):
     target, link = put(root / "a.txt", age=3), root / "b.txt"
     link.symlink_to("a.txt")
 
     assert await found(tool, "*.txt") == [target, str(link)]
 
 
-async def test_a_link_to_a_hidden_file_is_hidden_at_either_end(tool: Glob, root: Path):
+async def test_a_link_to_a_hidden_file_is_hidden_at_either_end(tool: GlobTool, root: Path):
     put(root / "secret")
     (root / "step").symlink_to("secret")
     (root / "link.txt").symlink_to("step")
@@ -278,7 +278,7 @@ async def test_a_link_to_a_hidden_file_is_hidden_at_either_end(tool: Glob, root:
         assert text_of(result) == "No files found"
 
 
-async def test_linked_directories_are_not_entered(tool: Glob, root: Path):
+async def test_linked_directories_are_not_entered(tool: GlobTool, root: Path):
     put(root.parent / "outside/a.txt")
     (root / "out").symlink_to(root.parent / "outside")
     (root / "loop").symlink_to(root)
@@ -288,7 +288,7 @@ async def test_linked_directories_are_not_entered(tool: Glob, root: Path):
     assert await found(tool, "*/a.txt") == ["No files found"]
 
 
-async def test_links_in_a_circle_and_links_to_nothing_are_left_out(tool: Glob, root: Path):
+async def test_links_in_a_circle_and_links_to_nothing_are_left_out(tool: GlobTool, root: Path):
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
     (root / "dangling").symlink_to("nowhere")
@@ -296,7 +296,7 @@ async def test_links_in_a_circle_and_links_to_nothing_are_left_out(tool: Glob, r
     assert await found(tool, "**/*") == ["No files found"]
 
 
-async def test_pipes_and_sockets_are_no_files(tool: Glob, root: Path):
+async def test_pipes_and_sockets_are_no_files(tool: GlobTool, root: Path):
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.fsencode(root / "socket"))
@@ -304,7 +304,7 @@ async def test_pipes_and_sockets_are_no_files(tool: Glob, root: Path):
         assert await found(tool, "*") == ["No files found"]
 
 
-async def test_odd_names_stay_one_line_each(tool: Glob, root: Path):
+async def test_odd_names_stay_one_line_each(tool: GlobTool, root: Path):
     put(root / "-dash")
     put(root / "new\nline")
     (root / os.fsdecode(b"bad\xff")).write_bytes(b"")
@@ -322,7 +322,7 @@ async def test_odd_names_stay_one_line_each(tool: Glob, root: Path):
     json.dumps(result.response, ensure_ascii=False).encode("utf-8")
 
 
-async def test_the_current_directory_is_where_a_search_starts(tool: Glob, root: Path):
+async def test_the_current_directory_is_where_a_search_starts(tool: GlobTool, root: Path):
     put(root / "a.txt")
     below = put(root / "sub/b.txt")
 
@@ -330,7 +330,7 @@ async def test_the_current_directory_is_where_a_search_starts(tool: Glob, root: 
     assert text_of(await glob(tool, "*", ".", cwd=root / "sub")) == below
 
 
-async def test_rules_judge_exactly_the_directory_that_is_searched(tool: Glob, root: Path):
+async def test_rules_judge_exactly_the_directory_that_is_searched(tool: GlobTool, root: Path):
     (root / "sub").mkdir()
     (root / "link").symlink_to(root.parent)
     cases: list[tuple[JsonObject, JsonObject]] = [
@@ -360,7 +360,7 @@ async def test_rules_judge_exactly_the_directory_that_is_searched(tool: Glob, ro
     "pattern",
     ["*/../x", "{../x,y}", "{a,.}./b", r"*/\../x", "{/etc,x}/*", "x{,/../..}/*", ".."],
 )
-async def test_a_pattern_that_leads_out_behind_a_wildcard_is_refused(tool: Glob, pattern: str):
+async def test_a_pattern_that_leads_out_behind_a_wildcard_is_refused(tool: GlobTool, pattern: str):
     assert await refusal_of(tool, pattern) == Refusal(
         RefusedBy.SEMANTIC,
         f"{pattern!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
@@ -368,7 +368,7 @@ async def test_a_pattern_that_leads_out_behind_a_wildcard_is_refused(tool: Glob,
     )
 
 
-async def test_patterns_that_cannot_be_used_are_refused(tool: Glob):
+async def test_patterns_that_cannot_be_used_are_refused(tool: GlobTool):
     messages = [
         (await refusal_of(tool, pattern)).message
         for pattern in ("a\0b", "\ud800", "x" * 5000, "{a,b}" * 9, "{a,b}" * 8 + "/x" * 2000, "")
@@ -384,7 +384,7 @@ async def test_patterns_that_cannot_be_used_are_refused(tool: Glob):
     ]
 
 
-async def test_a_directory_that_is_none_is_an_error_that_names_it(tool: Glob, root: Path):
+async def test_a_directory_that_is_none_is_an_error_that_names_it(tool: GlobTool, root: Path):
     file = put(root / "a.txt")
     os.mkfifo(root / "pipe")
 
@@ -401,7 +401,7 @@ async def test_a_directory_that_is_none_is_an_error_that_names_it(tool: Glob, ro
     )
 
 
-async def test_a_place_that_was_not_judged_is_not_searched(tool: Glob, root: Path):
+async def test_a_place_that_was_not_judged_is_not_searched(tool: GlobTool, root: Path):
     context = replace(FileScope().context(), judged=frozenset({root}))
     (root / "link").symlink_to(root.parent)
 
@@ -413,19 +413,21 @@ async def test_a_place_that_was_not_judged_is_not_searched(tool: Glob, root: Pat
 
 def test_a_directory_that_became_a_link_is_not_entered(root: Path):
     (root / "sub").symlink_to(root.parent)
-    place = Place(root / "sub/x", root / "sub/x", is_file=False)
+    place = SearchRoot(root / "sub/x", root / "sub/x", is_file=False)
     (root.parent / "x").mkdir()
 
-    with pytest.raises(CannotUse), entered(place):
+    with pytest.raises(FileError), open_search_root(place):
         pass
 
 
 def walked(
     root: Path, pattern: str, expired: Callable[[], bool], hides: Callable[[Path], bool] = nothing
-) -> Found:
-    place = Place(root, root, is_file=False)
-    with entered(place) as descriptor:
-        return Walk(parse(pattern), Sight(place, hides), 100, expired).run(descriptor)
+) -> WalkResult:
+    place = SearchRoot(root, root, is_file=False)
+    with open_search_root(place) as descriptor:
+        return DirectoryWalk(parse_glob(pattern), SearchFilter(place, hides), 100, expired).run(
+            descriptor
+        )
 
 
 def test_a_directory_swapped_for_a_link_during_the_walk_is_not_followed(root: Path):
@@ -442,7 +444,7 @@ def test_a_directory_swapped_for_a_link_during_the_walk_is_not_followed(root: Pa
 
     result = walked(root, "**/*.txt", lambda: False, swap)
 
-    assert result == Found(("a.txt",), 1, result.unreadable, complete=True)
+    assert result == WalkResult(("a.txt",), 1, result.unreadable, complete=True)
     assert (root / "sub").is_symlink()
 
 
@@ -454,7 +456,7 @@ def test_a_file_that_disappears_during_the_walk_is_left_out(root: Path):
         path.unlink()
         return False
 
-    assert walked(root, "*", lambda: False, remove) == Found((), 0, 0, complete=True)
+    assert walked(root, "*", lambda: False, remove) == WalkResult((), 0, 0, complete=True)
 
 
 def test_a_walk_that_runs_out_of_time_gives_what_it_has(root: Path):
@@ -470,7 +472,7 @@ def test_a_walk_that_runs_out_of_time_gives_what_it_has(root: Path):
 async def test_a_search_that_found_something_in_its_time_says_that_there_may_be_more(root: Path):
     paths = [put(root / "a"), put(root / "b")]
     asked: list[Path] = []
-    tool = Glob(Workspace(root), NOTHING, clock=lambda: 20.0 * len(asked))
+    tool = GlobTool(Workspace(root), NOTHING, clock=lambda: 20.0 * len(asked))
 
     def take_all_the_time(path: Path) -> bool:
         asked.append(path)
@@ -497,7 +499,7 @@ async def test_a_search_that_found_something_in_its_time_says_that_there_may_be_
 
 async def test_a_search_that_found_nothing_in_its_time_is_an_error(root: Path):
     put(root / "a")
-    tool = Glob(Workspace(root), NOTHING, seconds=0)
+    tool = GlobTool(Workspace(root), NOTHING, seconds=0)
 
     assert error_of(await glob(tool, "*")) == (
         "Nothing was found in 0 seconds, and the search was not over."
@@ -505,7 +507,7 @@ async def test_a_search_that_found_nothing_in_its_time_is_an_error(root: Path):
     )
 
 
-async def test_a_cancelled_search_stops_its_walk(tool: Glob, root: Path):
+async def test_a_cancelled_search_stops_its_walk(tool: GlobTool, root: Path):
     for number in range(100):
         put(root / f"f{number}")
     inside, go_on, again = threading.Event(), threading.Event(), threading.Event()
@@ -541,10 +543,10 @@ def test_what_lies_too_deep_is_said_to_be_unreadable(root: Path):
         here = below
     os.close(here)
 
-    assert walked(root, "**/*", lambda: False) == Found((), 0, 1, complete=True)
+    assert walked(root, "**/*", lambda: False) == WalkResult((), 0, 1, complete=True)
 
 
-async def test_directories_that_cannot_be_read_are_counted(tool: Glob, root: Path):
+async def test_directories_that_cannot_be_read_are_counted(tool: GlobTool, root: Path):
     path = put(root / "a")
     deep = root
     for _ in range(201):
@@ -563,23 +565,23 @@ def test_only_directories_that_can_match_are_looked_into(root: Path):
         deep = deep / "d"
     deep.mkdir(parents=True)
 
-    assert walked(root, "src/*.py", lambda: False) == Found(("src/a.py",), 1, 0, complete=True)
+    assert walked(root, "src/*.py", lambda: False) == WalkResult(("src/a.py",), 1, 0, complete=True)
     assert walked(root, "**/*.py", lambda: False).unreadable == 1
 
 
 def test_hostile_patterns_match_in_no_time(root: Path):
     name = "a" * 255
     for pattern in ("*a" * 120 + "b", "?*" * 100 + "b", "[a-z]*" * 80 + "!", "**/" * 1000 + "x"):
-        parsed = parse(pattern)
+        parsed = parse_glob(pattern)
 
-        with_time = Level(parsed, parsed.start())
+        with_time = PatternLevel(parsed, parsed.find_start_positions())
 
-        assert not with_time.takes(name)
+        assert not with_time.matches(name)
 
 
-def parsed_unless_refused(pattern: str) -> Pattern | None:
+def parsed_unless_refused(pattern: str) -> GlobPattern | None:
     try:
-        return parse(pattern)
+        return parse_glob(pattern)
     except Refused:
         return None
 
@@ -587,16 +589,16 @@ def parsed_unless_refused(pattern: str) -> Pattern | None:
 @settings(max_examples=300, deadline=200)
 @given(st.text("ab*?[]!{},\\./~", min_size=1, max_size=40), st.text("ab.", min_size=1))
 def test_no_pattern_has_a_way_up_in_it(pattern: str, name: str):
-    parsed = parsed_unless_refused(pattern) or parse("*")
+    parsed = parsed_unless_refused(pattern) or parse_glob("*")
 
-    below = Level(parsed, parsed.start()).below(name)
+    below = PatternLevel(parsed, parsed.find_start_positions()).enter_directory(name)
 
     assert all(position in range(len(parsed.alternatives[one])) for one, position in below)
     assert not any(one.text == ".." for segments in parsed.alternatives for one in segments)
 
 
 async def test_hostile_strings_never_lead_out_of_the_workspace(
-    tool: Glob, root: Path, data_dir: Path
+    tool: GlobTool, root: Path, data_dir: Path
 ):
     naughty = json.loads((data_dir / "strings/blns.json").read_text(encoding="utf-8"))
     traversal = json.loads((data_dir / "strings/path_traversal.json").read_text(encoding="utf-8"))
@@ -617,15 +619,15 @@ async def test_hostile_strings_never_lead_out_of_the_workspace(
 
 
 async def test_glob_needs_a_workspace(root: Path):
-    tool = Glob(Workspace(None, unset_because="nobody chose one"), NOTHING)
+    tool = GlobTool(Workspace(None, unset_reason="nobody chose one"), NOTHING)
 
     assert (await refusal_of(tool, "*")).message == (
         "no workspace: nobody chose one; start the server with --workspace DIR"
     )
 
 
-def test_glob_shares_and_changes_nothing(tool: Glob):
-    assert tool.sharing({}) is Sharing.SHARED
+def test_glob_shares_and_changes_nothing(tool: GlobTool):
+    assert tool.decide_sharing({}) is Sharing.SHARED
     assert tool.interrupt is Interrupt.CANCEL
     assert tool.result_limit == 100_000
     annotations = tool.definition["annotations"]
@@ -636,5 +638,5 @@ def test_glob_shares_and_changes_nothing(tool: Glob):
         "idempotentHint": True,
         "openWorldHint": False,
     }
-    assert tool.validator.problems({"pattern": "*", "path": "src"}) == []
-    assert tool.validator.problems({"path": "src"}) != []
+    assert tool.validator.find_problems({"pattern": "*", "path": "src"}) == []
+    assert tool.validator.find_problems({"path": "src"}) != []

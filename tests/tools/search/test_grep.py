@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
-from mcp_dispatch.fs.safe_open import CannotUse
-from mcp_dispatch.fs.workspace import Workspace, real_path
+from mcp_dispatch.fs.safe_open import FileError
+from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import Interrupt, Sharing, ToolResult
-from mcp_dispatch.processes.children import Children
-from mcp_dispatch.tools.search.grep import Grep
+from mcp_dispatch.processes.children import ProcessGroup
+from mcp_dispatch.tools.search.grep import GrepTool
 from mcp_dispatch.tools.search.ripgrep import find_ripgrep
 from mcp_dispatch.tools.search.ripgrep_json import CountReader, FileReader, LineReader
-from mcp_dispatch.tools.search.ripgrep_request import options, request_of
-from mcp_dispatch.tools.search.root import Place, Sight
+from mcp_dispatch.tools.search.ripgrep_request import build_options, parse_request
+from mcp_dispatch.tools.search.root import SearchFilter, SearchRoot
 from tests.support.file_scope import FileScope, error_of, text_of
 
 
@@ -35,12 +35,12 @@ class Searching:
     """A Grep tool in a workspace, and the children it starts."""
 
     root: Path
-    children: Children
+    children: ProcessGroup
     scope: FileScope
 
-    def tool(self, *, ripgrep: Path | None = None, seconds: float = 20.0) -> Grep:
+    def tool(self, *, ripgrep: Path | None = None, seconds: float = 20.0) -> GrepTool:
         program = None if ripgrep is None else str(ripgrep)
-        return Grep(
+        return GrepTool(
             Workspace(self.root),
             self.children,
             {"HOME": str(self.root.parent), "PATH": os.environ["PATH"]},
@@ -53,7 +53,7 @@ class Searching:
         pattern: str,
         mode: str = "files_with_matches",
         *,
-        tool: Grep | None = None,
+        tool: GrepTool | None = None,
         hides: Callable[[Path], bool] = nothing,
         fields: JsonObject | None = None,
         **more: Json,
@@ -61,10 +61,10 @@ class Searching:
         """As the pipeline calls it; what `check` made of the path is what rules judge."""
         tool = tool or self.tool()
         arguments: JsonObject = {"pattern": pattern, "output_mode": mode, **more, **(fields or {})}
-        assert tool.validator.problems(arguments) == []
+        assert tool.validator.find_problems(arguments) == []
         context = replace(self.scope.context(), hides=hides)
         checked = (await tool.check(arguments, context)).arguments
-        judged = frozenset({real_path(Path(str(checked["path"])))})
+        judged = frozenset({to_real_path(Path(str(checked["path"])))})
         return await tool.run(checked, replace(context, judged=judged))
 
     async def text(self, pattern: str, mode: str = "files_with_matches", **more: Json) -> str:
@@ -90,9 +90,9 @@ class Searching:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncGenerator[Searching]:
-    root = real_path(tmp_path) / "workspace"
+    root = to_real_path(tmp_path) / "workspace"
     root.mkdir()
-    async with Children() as children:
+    async with ProcessGroup() as children:
         yield Searching(root, children, FileScope(root))
 
 
@@ -333,8 +333,8 @@ async def test_no_settings_file_of_ripgrep_and_no_variable_reaches_it(place: Sea
     prints = place.program("import os; print(*sorted(os.environ), sep='\\0', end='\\0')")
     for name in ("HOME", "SECRET", "RIPGREP_CONFIG_PATH", "MCP_DISPATCH_RUN"):
         place.put(name, "")
-    plain = Grep(Workspace(place.root), place.children, environ)
-    printing = Grep(Workspace(place.root), place.children, environ, ripgrep=str(prints))
+    plain = GrepTool(Workspace(place.root), place.children, environ)
+    printing = GrepTool(Workspace(place.root), place.children, environ, ripgrep=str(prints))
 
     assert text_of(await place.grep("needle", tool=plain)) == "No files found"
     assert "SECRET" not in text_of(await place.grep("needle", tool=printing))
@@ -473,12 +473,12 @@ async def test_a_place_that_was_not_judged_is_not_searched(place: Searching):
 
 
 def test_a_hit_that_became_a_link_or_is_gone_is_left_out(tmp_path: Path):
-    root = real_path(tmp_path)
+    root = to_real_path(tmp_path)
     (root / "dir").mkdir()
     (root / "dir/a").write_bytes(b"")
     (root / "file").symlink_to("dir/a")
     (root / "moved").symlink_to("dir")
-    sight = Sight(Place(root, root, is_file=False), nothing)
+    sight = SearchFilter(SearchRoot(root, root, is_file=False), nothing)
     reader = FileReader(sight)
 
     reader.feed(b"./dir/a\0./file\0./moved/a\0./gone\0")
@@ -711,22 +711,25 @@ async def test_memory_stays_bounded_over_a_large_output(place: Searching):
 
 
 def line_reader(root: Path, **arguments: Json) -> LineReader:
-    sight = Sight(Place(root, root, is_file=False), nothing)
-    request = request_of({"pattern": "x", "output_mode": "content", **arguments})
-    return LineReader(sight, request, largest_record=300, most_characters=50)
+    sight = SearchFilter(SearchRoot(root, root, is_file=False), nothing)
+    request = parse_request({"pattern": "x", "output_mode": "content", **arguments})
+    return LineReader(sight, request, max_record_bytes=300, max_chars=50)
 
 
 def test_output_may_come_in_any_pieces(tmp_path: Path):
-    root = real_path(tmp_path)
+    root = to_real_path(tmp_path)
     (root / "a\nb").write_bytes(b"")
     counted, listed, whole = (
         b"./a\nb\x0012\n" * 3,
         b"./a\nb\0" * 3,
-        Place(root, root, is_file=False),
+        SearchRoot(root, root, is_file=False),
     )
 
     for size in (1, 2, 5, 1000):
-        counts, files = CountReader(Sight(whole, nothing)), FileReader(Sight(whole, nothing))
+        counts, files = (
+            CountReader(SearchFilter(whole, nothing)),
+            FileReader(SearchFilter(whole, nothing)),
+        )
         for start in range(0, len(counted), size):
             counts.feed(counted[start : start + size])
         for start in range(0, len(listed), size):
@@ -737,31 +740,31 @@ def test_output_may_come_in_any_pieces(tmp_path: Path):
 
 
 def test_too_many_files_end_the_search(tmp_path: Path):
-    root = real_path(tmp_path)
+    root = to_real_path(tmp_path)
     (root / "a").write_bytes(b"")
-    sight = Sight(Place(root, root, is_file=False), nothing)
-    files, counts = FileReader(sight, most=2), CountReader(sight, most=2)
+    sight = SearchFilter(SearchRoot(root, root, is_file=False), nothing)
+    files, counts = FileReader(sight, max_files=2), CountReader(sight, max_files=2)
 
     files.feed(b"./a\0" * 5)
     counts.feed(b"./a\x001\n" * 5)
 
-    assert (files.full, len(files.hits)) == (True, 2)
-    assert (counts.full, len(counts.counts)) == (True, 2)
+    assert (files.is_full, len(files.hits)) == (True, 2)
+    assert (counts.is_full, len(counts.counts)) == (True, 2)
 
 
 def test_a_page_of_lines_has_a_size(tmp_path: Path):
-    root = real_path(tmp_path)
+    root = to_real_path(tmp_path)
     (root / "a").write_bytes(b"")
     reader = line_reader(root, head_limit=0)
     record = b'{"type":"match","data":{"path":{"text":"./a"},"lines":{"text":"0123456789\\n"}}}\n'
 
     reader.feed(record * 100)
 
-    assert (len(reader.lines), reader.more, reader.full) == (5, True, True)
+    assert (len(reader.lines), reader.has_more, reader.is_full) == (5, True, True)
 
 
 def test_a_line_too_long_to_be_read_is_said_to_be_there(tmp_path: Path):
-    root = real_path(tmp_path)
+    root = to_real_path(tmp_path)
     (root / 'a"b').write_bytes(b"")
     reader = line_reader(root)
     head = b'{"type":"match","data":{"path":{"text":"./a\\"b"},"lines":{"text":"'
@@ -789,7 +792,7 @@ async def test_the_current_directory_is_searched_by_default(place: Searching):
 async def test_a_kept_result_is_searched_without_a_workspace(place: Searching):
     kept = place.put("kept.txt")
     place.scope = FileScope(kept=(str(kept),))
-    tool = Grep(Workspace(None, unset_because="nobody chose one"), place.children)
+    tool = GrepTool(Workspace(None, unset_reason="nobody chose one"), place.children)
 
     result = await place.grep("needle", "content", tool=tool, path=str(kept))
     with pytest.raises(Refused) as caught:
@@ -851,13 +854,13 @@ async def test_hostile_strings_are_values_in_every_field(place: Searching, data_
 
 
 def test_the_kernels_files_are_left_out_below_the_root_of_the_file_system():
-    place = Place(Path("/"), Path("/"), is_file=False)
-    given = options(request_of({"pattern": "x"}), place, None)
+    place = SearchRoot(Path("/"), Path("/"), is_file=False)
+    given = build_options(parse_request({"pattern": "x"}), place, None)
 
     assert given[-5:] == ["--glob=!/proc", "--glob=!/sys", "--regexp=x", "--", "./"]
-    sight = Sight(place, nothing)
-    assert not sight.enters("proc")
-    assert sight.status("proc/self/environ") is None
+    sight = SearchFilter(place, nothing)
+    assert not sight.can_enter("proc")
+    assert sight.stat_file("proc/self/environ") is None
 
 
 def test_ripgrep_is_found_beside_python_then_as_installed_then_on_the_path(tmp_path: Path):
@@ -880,7 +883,7 @@ def test_ripgrep_is_found_beside_python_then_as_installed_then_on_the_path(tmp_p
 
 
 def test_without_ripgrep_the_message_says_how_to_get_it(tmp_path: Path):
-    with pytest.raises(CannotUse) as caught:
+    with pytest.raises(FileError) as caught:
         find_ripgrep("", executable=str(tmp_path / "python"), distribution="no-such-package")
 
     assert str(caught.value) == (
@@ -894,7 +897,7 @@ def test_a_relative_entry_of_the_path_is_no_place_for_ripgrep(tmp_path: Path):
     (tmp_path / "rg").chmod(0o755)
     here = os.path.relpath(tmp_path)
 
-    with pytest.raises(CannotUse):
+    with pytest.raises(FileError):
         find_ripgrep(here, executable=str(tmp_path / "x/python"), distribution="no-such-package")
 
 
@@ -910,7 +913,7 @@ async def test_ripgrep_that_cannot_be_started_is_an_error(place: Searching):
 async def test_grep_shares_and_changes_nothing(place: Searching):
     tool = place.tool()
 
-    assert tool.sharing({}) is Sharing.SHARED
+    assert tool.decide_sharing({}) is Sharing.SHARED
     assert tool.interrupt is Interrupt.CANCEL
     assert tool.result_limit == 20_000
     assert tool.definition["annotations"] == {
@@ -926,4 +929,4 @@ async def test_fields_that_make_no_sense_are_refused_by_the_schema(place: Search
     validator = place.tool().validator
 
     for field, value in (("head_limit", -1), ("-C", 5000), ("output_mode", "lines"), ("-z", True)):
-        assert validator.problems({"pattern": "x", field: value}) != []
+        assert validator.find_problems({"pattern": "x", field: value}) != []

@@ -9,27 +9,37 @@ import pytest
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings.models import UpstreamSettings
-from mcp_dispatch.upstream.config.load import Entry, Problem, load_servers, read_servers
-from mcp_dispatch.upstream.config.model import Address, Launch, ServerConfig, ToolChoice
+from mcp_dispatch.upstream.config.load import (
+    RawServerEntry,
+    ServerConfigProblem,
+    load_servers,
+    read_servers,
+)
+from mcp_dispatch.upstream.config.model import (
+    RemoteEndpoint,
+    ServerConfig,
+    StdioEndpoint,
+    ToolSelection,
+)
 
 
-def written(folder: Path, servers: Any, name: str = "mcp.json") -> Path:
+def write_config(folder: Path, servers: Any, name: str = "mcp.json") -> Path:
     file = folder / name
     file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return file
 
 
-def problems_of(folder: Path, entry: Any, name: str = "s") -> list[tuple[str, str]]:
-    _, problems = load_servers([written(folder, {name: entry})], {})
+def list_problems(folder: Path, entry: Any, name: str = "s") -> list[tuple[str, str]]:
+    _, problems = load_servers([write_config(folder, {name: entry})], {})
     return [(problem.key, problem.message) for problem in problems]
 
 
 def test_a_plain_entry_becomes_a_server_with_the_defaults(tmp_path: Path) -> None:
-    file = written(tmp_path, {"notes": {"command": "notes-server"}})
+    file = write_config(tmp_path, {"notes": {"command": "notes-server"}})
 
     servers, problems = load_servers([file], {})
 
-    assert servers == (ServerConfig("notes", Launch("notes-server")),)
+    assert servers == (ServerConfig("notes", StdioEndpoint("notes-server")),)
     assert problems == ()
 
 
@@ -51,16 +61,16 @@ def test_every_supported_key_arrives(tmp_path: Path) -> None:
         "disabled": True,
     }
 
-    servers, problems = load_servers([written(tmp_path, {"full": entry})], {})
+    servers, problems = load_servers([write_config(tmp_path, {"full": entry})], {})
 
     assert problems == ()
     assert servers == (
         ServerConfig(
             name="full",
-            reach=Launch("run", ("-x", "1"), {"TOKEN": "t"}, ("SSH_AUTH_SOCK",)),
+            endpoint=StdioEndpoint("run", ("-x", "1"), {"TOKEN": "t"}, ("SSH_AUTH_SOCK",)),
             timeout=2.5,
             sharing="shared",
-            tools=ToolChoice(("a*",), ("ab",), {"ac": "z"}),
+            tools=ToolSelection(("a*",), ("ab",), {"ac": "z"}),
             prefix="f",
             always_load=True,
             max_concurrency=2,
@@ -83,13 +93,13 @@ def test_every_key_of_a_remote_server_arrives(tmp_path: Path) -> None:
     }
     environ = {"HOST": "example.com", "TOKEN": "s3cret"}
 
-    servers, problems = load_servers([written(tmp_path, {"far": entry})], environ)
+    servers, problems = load_servers([write_config(tmp_path, {"far": entry})], environ)
 
     assert problems == ()
     assert servers == (
         ServerConfig(
             "far",
-            Address(
+            RemoteEndpoint(
                 "http",
                 "https://example.com/mcp?key=none",
                 {"Authorization": "Bearer s3cret", "X-Team": "blue"},
@@ -114,19 +124,24 @@ def test_a_remote_server_may_be_silent_for_less_long(
 ) -> None:
     entry = {"type": kind, "url": "http://localhost:1/x"}
 
-    servers, _ = load_servers([written(tmp_path, {"far": entry, "near": {"command": "c"}})], {})
+    servers, _ = load_servers(
+        [write_config(tmp_path, {"far": entry, "near": {"command": "c"}})], {}
+    )
 
-    assert servers[0].reach == Address(reach, "http://localhost:1/x")
+    assert servers[0].endpoint == RemoteEndpoint(reach, "http://localhost:1/x")
     assert [server.idle_timeout for server in servers] == [300, 1800]
 
 
 def test_an_address_that_nobody_has_filled_in_is_no_server_and_no_problem(tmp_path: Path) -> None:
-    assert load_servers([written(tmp_path, {"s": {"type": "http", "url": ""}})], {}) == ((), ())
+    assert load_servers([write_config(tmp_path, {"s": {"type": "http", "url": ""}})], {}) == (
+        (),
+        (),
+    )
 
 
 def test_what_one_message_may_weigh_comes_from_the_settings(tmp_path: Path) -> None:
-    file = written(tmp_path, {"s": {"command": "c"}})
-    entries = {"s": Entry(file, {"command": "c"})}
+    file = write_config(tmp_path, {"s": {"command": "c"}})
+    entries = {"s": RawServerEntry(file, {"command": "c"})}
 
     servers, _ = read_servers(
         entries, {}, UpstreamSettings.model_validate({"maxMessageBytes": 2**20})
@@ -150,10 +165,10 @@ def test_a_header_that_is_none_is_left_out_and_reported_without_its_value(
 ) -> None:
     entry = {"type": "http", "url": "https://x", "headers": headers}
 
-    servers, problems = load_servers([written(tmp_path, {"s": entry})], {})
+    servers, problems = load_servers([write_config(tmp_path, {"s": entry})], {})
 
     (name,) = headers
-    assert servers == (ServerConfig("s", Address("http", "https://x"), idle_timeout=300),)
+    assert servers == (ServerConfig("s", RemoteEndpoint("http", "https://x"), idle_timeout=300),)
     assert [(each.key, each.message) for each in problems] == [
         (f"mcpServers.s.headers.{name}", f"{problem}; it is left out")
     ]
@@ -162,7 +177,7 @@ def test_a_header_that_is_none_is_left_out_and_reported_without_its_value(
 def test_an_unset_variable_in_an_address_is_no_host(tmp_path: Path) -> None:
     entry = {"type": "http", "url": "https://${GONE}/mcp"}
 
-    assert problems_of(tmp_path, entry) == [
+    assert list_problems(tmp_path, entry) == [
         (
             "mcpServers.s.url",
             "${GONE} is not set and has no default: the text is kept as it is",
@@ -178,11 +193,11 @@ def test_an_unset_variable_in_an_address_is_no_host(tmp_path: Path) -> None:
 def test_the_whole_environment_is_inherited_only_when_asked_for(tmp_path: Path) -> None:
     entries = {"all": {"command": "c", "inheritEnv": True}, "none": {"command": "c"}}
 
-    servers, _ = load_servers([written(tmp_path, entries)], {})
+    servers, _ = load_servers([write_config(tmp_path, entries)], {})
 
     assert servers == (
-        ServerConfig("all", Launch("c", inherit_env=True)),
-        ServerConfig("none", Launch("c")),
+        ServerConfig("all", StdioEndpoint("c", inherit_env=True)),
+        ServerConfig("none", StdioEndpoint("c")),
     )
 
 
@@ -194,29 +209,29 @@ def test_variables_are_filled_in_as_plain_text_once(tmp_path: Path) -> None:
     }
     environ = {"HOME": "/home/me", "A": "${HOME}", "KEY": "secret"}
 
-    servers, problems = load_servers([written(tmp_path, {"s": entry})], environ)
+    servers, problems = load_servers([write_config(tmp_path, {"s": entry})], environ)
 
     expected = ("/home/me/x", "${HOME}", "/home/me", "$(rm -rf /)", "${A%x}", "$A")
-    assert servers == (ServerConfig("s", Launch("python3", expected, {"KEY": "k-secret"})),)
+    assert servers == (ServerConfig("s", StdioEndpoint("python3", expected, {"KEY": "k-secret"})),)
     assert problems == ()
 
 
 def test_an_unset_variable_stays_as_written_and_is_reported(tmp_path: Path) -> None:
-    file = written(tmp_path, {"s": {"command": "c", "env": {"KEY": "Bearer ${GONE}"}}})
+    file = write_config(tmp_path, {"s": {"command": "c", "env": {"KEY": "Bearer ${GONE}"}}})
 
     servers, problems = load_servers([file], {})
 
-    assert servers == (ServerConfig("s", Launch("c", env={"KEY": "Bearer ${GONE}"})),)
+    assert servers == (ServerConfig("s", StdioEndpoint("c", env={"KEY": "Bearer ${GONE}"})),)
     message = "${GONE} is not set and has no default: the text is kept as it is"
-    assert problems == (Problem(str(file), "mcpServers.s.env.KEY", message),)
+    assert problems == (ServerConfigProblem(str(file), "mcpServers.s.env.KEY", message),)
 
 
 def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
-    file = written(tmp_path, {"bad": {"args": []}, "good": {"command": "c"}})
+    file = write_config(tmp_path, {"bad": {"args": []}, "good": {"command": "c"}})
 
     servers, problems = load_servers([file], {})
 
-    assert servers == (ServerConfig("good", Launch("c")),)
+    assert servers == (ServerConfig("good", StdioEndpoint("c")),)
     assert [str(problem) for problem in problems] == [
         f"{file}: mcpServers.bad.command: expected the program to start, got nothing; "
         "the server is left out"
@@ -319,12 +334,12 @@ def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_key_and_expectation(
     tmp_path: Path, entry: Any, key: str, message: str
 ) -> None:
-    file = written(tmp_path, {"s": entry})
+    file = write_config(tmp_path, {"s": entry})
 
     servers, problems = load_servers([file], {})
 
     assert servers == ()
-    assert problems == (Problem(str(file), f"mcpServers.s{key}", message),)
+    assert problems == (ServerConfigProblem(str(file), f"mcpServers.s{key}", message),)
 
 
 @pytest.mark.parametrize(
@@ -343,12 +358,12 @@ def test_what_is_wrong_is_said_with_key_and_expectation(
 def test_a_key_that_is_not_taken_as_written_is_reported_and_the_server_kept(
     tmp_path: Path, extra: dict[str, Any], key: str, message: str
 ) -> None:
-    file = written(tmp_path, {"s": {"command": "c", **extra}})
+    file = write_config(tmp_path, {"s": {"command": "c", **extra}})
 
     servers, problems = load_servers([file], {})
 
     assert [server.name for server in servers] == ["s"]
-    assert problems == (Problem(str(file), f"mcpServers.s.{key}", message),)
+    assert problems == (ServerConfigProblem(str(file), f"mcpServers.s.{key}", message),)
 
 
 @pytest.mark.parametrize(
@@ -369,7 +384,7 @@ def test_a_key_that_is_not_taken_as_written_is_reported_and_the_server_kept(
 def test_an_ambiguous_name_is_refused_with_a_better_one(
     tmp_path: Path, name: str, better: str
 ) -> None:
-    problems = problems_of(tmp_path, {"command": "c"}, name)
+    problems = list_problems(tmp_path, {"command": "c"}, name)
 
     assert problems == [
         (
@@ -382,27 +397,27 @@ def test_an_ambiguous_name_is_refused_with_a_better_one(
 
 @pytest.mark.parametrize("name", ["a", "constructor", "git-2", "a_b", "A9", "-"])
 def test_an_ordinary_name_is_taken(tmp_path: Path, name: str) -> None:
-    assert problems_of(tmp_path, {"command": "c"}, name) == []
+    assert list_problems(tmp_path, {"command": "c"}, name) == []
 
 
 def test_a_later_file_replaces_an_entry_whole_and_keeps_its_place(tmp_path: Path) -> None:
-    first = written(tmp_path, {"a": {"command": "1", "args": ["x"]}, "b": {"command": "1"}})
-    second = written(tmp_path, {"c": {"command": "2"}, "a": {"command": "2"}}, "second.json")
+    first = write_config(tmp_path, {"a": {"command": "1", "args": ["x"]}, "b": {"command": "1"}})
+    second = write_config(tmp_path, {"c": {"command": "2"}, "a": {"command": "2"}}, "second.json")
 
     servers, problems = load_servers([first, second], {})
 
     assert servers == (
-        ServerConfig("a", Launch("2")),
-        ServerConfig("b", Launch("1")),
-        ServerConfig("c", Launch("2")),
+        ServerConfig("a", StdioEndpoint("2")),
+        ServerConfig("b", StdioEndpoint("1")),
+        ServerConfig("c", StdioEndpoint("2")),
     )
     message = f"replaces the entry of the same name in {first}"
-    assert problems == (Problem(str(second), "mcpServers.a", message),)
+    assert problems == (ServerConfigProblem(str(second), "mcpServers.a", message),)
 
 
 def test_a_bad_entry_of_a_later_file_does_not_bring_the_earlier_one_back(tmp_path: Path) -> None:
-    first = written(tmp_path, {"a": {"command": "1"}})
-    second = written(tmp_path, {"a": {"command": 2}}, "second.json")
+    first = write_config(tmp_path, {"a": {"command": "1"}})
+    second = write_config(tmp_path, {"a": {"command": 2}}, "second.json")
 
     servers, problems = load_servers([first, second], {})
 
@@ -418,7 +433,7 @@ def test_no_value_that_may_be_a_secret_is_ever_shown(tmp_path: Path) -> None:
         "tools": "s3cret",
     }
     good = {"command": "c", "args": ["--token=s3cret"], "env": {"K": " s3cret"}}
-    file = written(tmp_path, {"bad": entry, "good": good})
+    file = write_config(tmp_path, {"bad": entry, "good": good})
 
     servers, problems = load_servers([file], {})
 

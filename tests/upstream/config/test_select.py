@@ -7,20 +7,20 @@ import pytest
 
 from mcp_dispatch.settings.merge import Restrictions
 from mcp_dispatch.settings.models import DispatchSettings, ServerMatch
-from mcp_dispatch.settings.settings import Kept, LayerKind, Settings
-from mcp_dispatch.upstream.config.model import CALL_SECONDS, Launch, ServerConfig
-from mcp_dispatch.upstream.config.select import Chosen, ServerFile, choose_servers
+from mcp_dispatch.settings.settings import LayerKind, RawSection, Settings
+from mcp_dispatch.upstream.config.model import CALL_SECONDS, ServerConfig, StdioEndpoint
+from mcp_dispatch.upstream.config.select import SelectedServers, ServerFile, select_servers
 
 ROOT = Path("/srv/project")
 
 
-def entry(command: str, **more: Any) -> dict[str, Any]:
+def build_entry(command: str, **more: Any) -> dict[str, Any]:
     return {"command": command, **more}
 
 
-def settings(*layers: tuple[LayerKind, dict[str, Any]], **more: Any) -> Settings:
+def build_settings(*layers: tuple[LayerKind, dict[str, Any]], **more: Any) -> Settings:
     kept = [
-        Kept(
+        RawSection(
             servers,
             Path(f"/{kind.value}/{'.mcp.json' if kind is LayerKind.PROJECT else 's.json'}"),
             kind,
@@ -30,39 +30,46 @@ def settings(*layers: tuple[LayerKind, dict[str, Any]], **more: Any) -> Settings
     return Settings(mcp_servers=tuple(kept), **more)
 
 
-def match(**meant: Any) -> ServerMatch:
+def build_match(**meant: Any) -> ServerMatch:
     return ServerMatch.model_validate(meant)
 
 
-def chosen(found: Settings, *files: dict[str, Any], **environ: str) -> Chosen:
+def select(found: Settings, *files: dict[str, Any], **environ: str) -> SelectedServers:
     given = [ServerFile(Path(f"/flag-{at}.json"), each) for at, each in enumerate(files)]
-    return choose_servers(given, found, ROOT, environ)
+    return select_servers(given, found, ROOT, environ)
 
 
-def commands(found: Chosen) -> dict[str, str]:
+def list_commands(found: SelectedServers) -> dict[str, str]:
     return {
-        each.name: each.reach.command for each in found.servers if isinstance(each.reach, Launch)
+        each.name: each.endpoint.command
+        for each in found.servers
+        if isinstance(each.endpoint, StdioEndpoint)
     }
 
 
 def test_a_higher_file_replaces_an_entry_whole_and_comes_first() -> None:
-    found = settings(
-        (LayerKind.MANAGED, {"m": entry("managed")}),
-        (LayerKind.LOCAL, {"b": entry("local")}),
-        (LayerKind.PROJECT, {"b": entry("project", args=["x"]), "p": entry("project")}),
-        (LayerKind.USER, {"u": entry("user"), "p": entry("user"), "m": entry("user")}),
+    found = build_settings(
+        (LayerKind.MANAGED, {"m": build_entry("managed")}),
+        (LayerKind.LOCAL, {"b": build_entry("local")}),
+        (LayerKind.PROJECT, {"b": build_entry("project", args=["x"]), "p": build_entry("project")}),
+        (
+            LayerKind.USER,
+            {"u": build_entry("user"), "p": build_entry("user"), "m": build_entry("user")},
+        ),
     )
 
-    servers = chosen(found, {"f": entry("one"), "m": entry("one")}, {"f": entry("two")})
+    servers = select(
+        found, {"f": build_entry("one"), "m": build_entry("one")}, {"f": build_entry("two")}
+    )
 
-    assert commands(servers) == {
+    assert list_commands(servers) == {
         "m": "managed",
         "f": "two",
         "b": "local",
         "p": "project",
         "u": "user",
     }
-    assert list(commands(servers)) == ["m", "f", "b", "p", "u"]
+    assert list(list_commands(servers)) == ["m", "f", "b", "p", "u"]
     assert [str(problem) for problem in servers.problems] == [
         "/managed/s.json: mcpServers.m: replaces the entry of the same name in /flag-0.json",
         "/flag-1.json: mcpServers.f: replaces the entry of the same name in /flag-0.json",
@@ -73,45 +80,58 @@ def test_a_higher_file_replaces_an_entry_whole_and_comes_first() -> None:
 
 
 def test_a_bad_entry_of_a_higher_file_does_not_bring_the_lower_one_back() -> None:
-    found = settings(
-        (LayerKind.LOCAL, {"a": {"command": 7}}), (LayerKind.USER, {"a": entry("user")})
+    found = build_settings(
+        (LayerKind.LOCAL, {"a": {"command": 7}}), (LayerKind.USER, {"a": build_entry("user")})
     )
 
-    assert chosen(found).servers == ()
+    assert select(found).servers == ()
 
 
 def test_what_an_entry_does_not_say_is_as_the_defaults_have_it() -> None:
     upstreams = {"timeout": 5000, "sharing": "server", "maxConcurrency": 2, "inheritEnv": ["A"]}
     dispatch = DispatchSettings.model_validate({"upstreams": upstreams})
-    own = entry("c", timeout=9000, sharing="exclusive", inheritEnv=[], lazy=True)
-    found = settings((LayerKind.USER, {"plain": entry("c"), "own": own}), dispatch=dispatch)
-
-    assert chosen(found).servers == (
-        ServerConfig(
-            "plain", Launch("c", inherit_env=("A",)), 5.0, sharing="server", max_concurrency=2
-        ),
-        ServerConfig("own", Launch("c"), 9.0, max_concurrency=2, lazy=True),
+    own = build_entry("c", timeout=9000, sharing="exclusive", inheritEnv=[], lazy=True)
+    found = build_settings(
+        (LayerKind.USER, {"plain": build_entry("c"), "own": own}), dispatch=dispatch
     )
-    assert chosen(settings((LayerKind.USER, {"a": entry("c")}))).servers[0].timeout == CALL_SECONDS
+
+    assert select(found).servers == (
+        ServerConfig(
+            "plain",
+            StdioEndpoint("c", inherit_env=("A",)),
+            5.0,
+            sharing="server",
+            max_concurrency=2,
+        ),
+        ServerConfig("own", StdioEndpoint("c"), 9.0, max_concurrency=2, lazy=True),
+    )
+    assert (
+        select(build_settings((LayerKind.USER, {"a": build_entry("c")}))).servers[0].timeout
+        == CALL_SECONDS
+    )
 
 
 @pytest.mark.parametrize(
     ("limits", "kept"),
     [
         (Restrictions(disabled=frozenset({"web", "here"})), ["web", "sql"]),
-        (Restrictions(denied=(match(serverName="sql"),)), ["web", "here"]),
-        (Restrictions(denied=(match(serverUrl="https://*.example/*"),)), ["sql", "here"]),
-        (Restrictions(denied=(match(serverCommand=["run", "db"]),)), ["web", "here"]),
-        (Restrictions(denied=(match(serverCommand=["run", "${DB}"]),)), ["web", "here"]),
+        (Restrictions(denied=(build_match(serverName="sql"),)), ["web", "here"]),
+        (Restrictions(denied=(build_match(serverUrl="https://*.example/*"),)), ["sql", "here"]),
+        (Restrictions(denied=(build_match(serverCommand=["run", "db"]),)), ["web", "here"]),
+        (Restrictions(denied=(build_match(serverCommand=["run", "${DB}"]),)), ["web", "here"]),
         (Restrictions(allowed=()), []),
-        (Restrictions(allowed=(match(serverName="sql"),)), ["sql"]),
+        (Restrictions(allowed=(build_match(serverName="sql"),)), ["sql"]),
         (
             # A command that is not listed cannot hide behind a name that is.
-            Restrictions(allowed=(match(serverName="here"), match(serverCommand=["run", "db"]))),
+            Restrictions(
+                allowed=(build_match(serverName="here"), build_match(serverCommand=["run", "db"]))
+            ),
             ["sql"],
         ),
         (
-            Restrictions(allowed=(match(serverName="web"),), denied=(match(serverName="web"),)),
+            Restrictions(
+                allowed=(build_match(serverName="web"),), denied=(build_match(serverName="web"),)
+            ),
             [],
         ),
     ],
@@ -121,31 +141,34 @@ def test_a_server_that_a_list_closes_is_not_started_and_that_is_said(
 ) -> None:
     user = {
         "web": {"type": "http", "url": "https://api.example/mcp"},
-        "sql": entry("run", args=["${DB}"]),
+        "sql": build_entry("run", args=["${DB}"]),
     }
-    found = settings(
-        (LayerKind.PROJECT, {"here": entry("./here")}),
+    found = build_settings(
+        (LayerKind.PROJECT, {"here": build_entry("./here")}),
         (LayerKind.USER, user),
         restrictions=limits,
     )
 
-    said = {problem.key for problem in _problems(chosen(found, DB="db"))}
+    said = {problem.key for problem in _list_problems(select(found, DB="db"))}
 
     assert said >= {f"mcpServers.{name}" for name in ("web", "sql", "here") if name not in kept}
     assert not said & {f"mcpServers.{name}" for name in kept}
 
 
-def _problems(found: Chosen) -> list[Any]:
+def _list_problems(found: SelectedServers) -> list[Any]:
     return [each for each in found.problems if "not started" in str(each)]
 
 
 def test_the_key_of_a_server_is_that_of_what_is_started_and_holds_no_value_of_a_variable() -> None:
     def key(servers: dict[str, Any], kind: LayerKind = LayerKind.USER, **environ: str) -> str:
-        return chosen(settings((kind, servers)), **environ).servers[0].key
+        return select(build_settings((kind, servers)), **environ).servers[0].key
 
-    plain = key({"a": entry("c", args=["${TOKEN}"])}, TOKEN="one")
+    plain = key({"a": build_entry("c", args=["${TOKEN}"])}, TOKEN="one")
 
-    assert key({"a": entry("c", args=["${TOKEN}"], timeout=9000, prefix="x")}, TOKEN="two") == plain
-    assert key({"a": entry("c", args=["other"])}) != plain
-    assert key({"b": entry("c", args=["${TOKEN}"])}) != plain
-    assert key({"a": entry("c", args=["${TOKEN}"])}, LayerKind.PROJECT) != plain
+    assert (
+        key({"a": build_entry("c", args=["${TOKEN}"], timeout=9000, prefix="x")}, TOKEN="two")
+        == plain
+    )
+    assert key({"a": build_entry("c", args=["other"])}) != plain
+    assert key({"b": build_entry("c", args=["${TOKEN}"])}) != plain
+    assert key({"a": build_entry("c", args=["${TOKEN}"])}, LayerKind.PROJECT) != plain

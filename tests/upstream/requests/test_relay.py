@@ -8,13 +8,19 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from mcp_dispatch.model.client import NotAnswered, Respondent, Resumed, Unfinished
+from mcp_dispatch.model.client import ClientBridge, ClientRequestError, InputRequired, Retry
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.upstream.aggregator import fits
+from mcp_dispatch.upstream.aggregator import matches_template
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.requests.relay import Notice, Relay
-from mcp_dispatch.upstream.requests.request import MOST_QUESTIONS, Answer, Beside, Errand, resume
-from mcp_dispatch.upstream.requests.send import drive
+from mcp_dispatch.upstream.requests.relay import Relay, ServerNotification
+from mcp_dispatch.upstream.requests.request import (
+    MAX_SERVER_REQUESTS,
+    SpawnTask,
+    UpstreamAnswer,
+    UpstreamRequest,
+    resume_request,
+)
+from mcp_dispatch.upstream.requests.send import run_rounds
 
 pytestmark = pytest.mark.anyio
 
@@ -28,29 +34,29 @@ CAN_ELICIT: JsonObject = {"elicitation": {}}
 class Person:
     """A client that answers everything with the same words."""
 
-    live: bool = True
+    is_live: bool = True
     capabilities: JsonObject = field(default_factory=lambda: dict(CAN_ELICIT))
     log_level: str | None = None
-    volunteered: JsonObject = field(default_factory=lambda: {})
+    early_responses: JsonObject = field(default_factory=lambda: {})
     asked: list[JsonObject] = field(default_factory=list[JsonObject])
     told: list[JsonObject] = field(default_factory=list[JsonObject])
 
-    async def put(self, method: str, params: JsonObject) -> JsonObject:
+    async def send_request(self, method: str, params: JsonObject) -> JsonObject:
         self.asked.append(params)
         return ACCEPTED
 
-    async def tell(self, method: str, params: JsonObject) -> None:
+    async def send_notification(self, method: str, params: JsonObject) -> None:
         self.told.append(params)
 
 
-def errand_of(person: Person, scope: str = "one") -> Errand:
-    return Errand(Respondent(scope, person))
+def build_request(person: Person, scope: str = "one") -> UpstreamRequest:
+    return UpstreamRequest(ClientBridge(scope, person))
 
 
 async def test_a_question_goes_to_the_only_client_with_a_request_in_flight() -> None:
     relay, person = Relay("weather"), Person()
 
-    with relay.works_on(1, errand_of(person)):
+    with relay.track_request(1, build_request(person)):
         answer = await relay.answer(ELICIT, QUESTION, None)
 
     assert answer == ACCEPTED
@@ -61,9 +67,9 @@ async def test_a_question_that_may_be_of_two_clients_is_refused() -> None:
     relay, person = Relay("weather"), Person()
 
     with (
-        relay.works_on(1, errand_of(person)),
-        relay.works_on(2, errand_of(person, "two")),
-        pytest.raises(NotAnswered, match="per-scope"),
+        relay.track_request(1, build_request(person)),
+        relay.track_request(2, build_request(person, "two")),
+        pytest.raises(ClientRequestError, match="per-scope"),
     ):
         await relay.answer(ELICIT, QUESTION, None)
 
@@ -73,14 +79,17 @@ async def test_a_question_that_may_be_of_two_clients_is_refused() -> None:
 async def test_the_stream_that_a_question_comes_on_says_whose_it_is() -> None:
     relay, one, two = Relay("weather"), Person(), Person()
 
-    with relay.works_on(1, errand_of(one)), relay.works_on(2, errand_of(two, "two")):
+    with (
+        relay.track_request(1, build_request(one)),
+        relay.track_request(2, build_request(two, "two")),
+    ):
         await relay.answer(ELICIT, QUESTION, 1)
 
     assert (len(one.asked), len(two.asked)) == (1, 0)
 
 
 async def test_a_question_while_nothing_is_asked_of_the_server_is_refused() -> None:
-    with pytest.raises(NotAnswered, match="no request is in flight"):
+    with pytest.raises(ClientRequestError, match="no request is in flight"):
         await Relay("weather").answer(ELICIT, QUESTION, None)
 
 
@@ -100,8 +109,8 @@ async def test_only_what_the_client_declared_is_asked_of_it(
     relay, person = Relay("weather"), Person(capabilities=capabilities)
 
     with (
-        relay.works_on(1, errand_of(person)),
-        pytest.raises(NotAnswered, match=f"did not declare '{missing}'") as refusal,
+        relay.track_request(1, build_request(person)),
+        pytest.raises(ClientRequestError, match=f"did not declare '{missing}'") as refusal,
     ):
         await relay.answer(method, params, None)
 
@@ -112,18 +121,18 @@ async def test_only_what_the_client_declared_is_asked_of_it(
 async def test_a_flood_of_questions_ends() -> None:
     relay, person = Relay("weather"), Person()
 
-    with relay.works_on(1, errand_of(person)):
-        for _ in range(MOST_QUESTIONS):
+    with relay.track_request(1, build_request(person)):
+        for _ in range(MAX_SERVER_REQUESTS):
             await relay.answer(ELICIT, QUESTION, None)
-        with pytest.raises(NotAnswered, match="too many questions"):
+        with pytest.raises(ClientRequestError, match="too many questions"):
             await relay.answer(ELICIT, QUESTION, None)
 
-    assert len(person.asked) == MOST_QUESTIONS
+    assert len(person.asked) == MAX_SERVER_REQUESTS
 
 
 async def test_roots_are_what_we_know_and_need_no_client() -> None:
     relay = Relay("weather")
-    relay.roots = lambda: [{"uri": "file:///work", "name": "work"}]
+    relay.list_roots = lambda: [{"uri": "file:///work", "name": "work"}]
 
     assert await relay.answer("roots/list", {}, None) == {
         "roots": [{"uri": "file:///work", "name": "work"}]
@@ -133,7 +142,7 @@ async def test_roots_are_what_we_know_and_need_no_client() -> None:
 async def test_hidden_characters_in_a_question_are_shown() -> None:
     relay, person = Relay("weather"), Person()
 
-    with relay.works_on(1, errand_of(person)):
+    with relay.track_request(1, build_request(person)):
         await relay.answer(ELICIT, {**QUESTION, "message": "pay\u202eyap"}, None)
 
     assert person.asked[0]["message"] == "[weather] pay\\u{202e}yap"
@@ -145,7 +154,7 @@ async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
 
     relay, person = Relay("weather"), Person()
 
-    with relay.works_on(1, Errand(Respondent("one", person, foresee))):
+    with relay.track_request(1, UpstreamRequest(ClientBridge("one", person, foresee))):
         answer = await relay.answer(ELICIT, QUESTION, None)
 
     assert answer == {"action": "decline"}
@@ -154,31 +163,31 @@ async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
 
 async def test_notices_of_a_request_are_delivered_before_its_result_and_in_order() -> None:
     relay, person = Relay("weather"), Person()
-    heard: list[Notice] = []
+    heard: list[ServerNotification] = []
 
-    async def hear(notice: Notice) -> None:
+    async def hear(notice: ServerNotification) -> None:
         await anyio.lowlevel.checkpoint()
         heard.append(notice)
 
-    relay.on_notice = hear
-    errand = errand_of(person)
+    relay.on_notification = hear
+    errand = build_request(person)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(relay.deliver)
         await anyio.wait_all_tasks_blocked()
-        with relay.works_on(1, errand):
+        with relay.track_request(1, errand):
             for number in range(20):
-                relay.hear("notifications/message", {"data": number}, None)
+                relay.handle_notification("notifications/message", {"data": number}, None)
             await relay.drain()
         tasks.cancel_scope.cancel()
 
     assert [notice.params["data"] for notice in heard] == list(range(20))
-    assert {notice.errand for notice in heard} == {errand}
+    assert {notice.upstream_request for notice in heard} == {errand}
 
 
 # -- clients that take questions along
 
 
-def beside(tasks: TaskGroup) -> Beside:
+def build_spawner(tasks: TaskGroup) -> SpawnTask:
     def start(task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         tasks.start_soon(task)
 
@@ -192,8 +201,8 @@ class Upstream:
         self.relay = relay
         self.cancelled = anyio.Event()
 
-    async def work(self, errand: Errand) -> Answer:
-        with self.relay.works_on(1, errand):
+    async def work(self, errand: UpstreamRequest) -> UpstreamAnswer:
+        with self.relay.track_request(1, errand):
             try:
                 return {"answer": await self.relay.answer(ELICIT, QUESTION, None)}
             except anyio.get_cancelled_exc_class():
@@ -202,43 +211,45 @@ class Upstream:
 
 
 async def test_a_client_that_comes_back_with_an_answer_gets_the_result() -> None:
-    upstream, person = Upstream(Relay("weather")), Person(live=False)
+    upstream, person = Upstream(Relay("weather")), Person(is_live=False)
     async with anyio.create_task_group() as tasks:
-        errand = errand_of(person)
-        first = await errand.carry(upstream.work, beside(tasks))
-        assert isinstance(first, Unfinished)
+        errand = build_request(person)
+        first = await errand.run(upstream.work, build_spawner(tasks))
+        assert isinstance(first, InputRequired)
         [(key, request)] = first.input_requests.items()
         assert isinstance(request, dict)
         assert request["method"] == ELICIT
 
-        again = Resumed(first.rest, {key: ACCEPTED})
-        assert await resume(again, Respondent("one", person), None) == {"answer": ACCEPTED}
+        again = Retry(first.continuation, {key: ACCEPTED})
+        assert await resume_request(again, ClientBridge("one", person), None) == {
+            "answer": ACCEPTED
+        }
         with pytest.raises(CallFailed, match="Nothing waits"):
-            await resume(again, Respondent("one", person), None)
+            await resume_request(again, ClientBridge("one", person), None)
 
 
 async def test_a_wrong_answer_leaves_the_question_open() -> None:
-    upstream, person = Upstream(Relay("weather")), Person(live=False)
+    upstream, person = Upstream(Relay("weather")), Person(is_live=False)
     async with anyio.create_task_group() as tasks:
-        first = await errand_of(person).carry(upstream.work, beside(tasks))
-        assert isinstance(first, Unfinished)
+        first = await build_request(person).run(upstream.work, build_spawner(tasks))
+        assert isinstance(first, InputRequired)
 
-        second = await resume(
-            Resumed(first.rest, {"other": ACCEPTED}), Respondent("one", person), None
+        second = await resume_request(
+            Retry(first.continuation, {"other": ACCEPTED}), ClientBridge("one", person), None
         )
 
-        assert isinstance(second, Unfinished)
+        assert isinstance(second, InputRequired)
         assert second.input_requests == first.input_requests
-        second.rest.drop()
+        second.continuation.drop()
 
 
 async def test_what_nobody_comes_back_for_is_cancelled_at_the_server() -> None:
-    upstream, person = Upstream(Relay("weather")), Person(live=False)
+    upstream, person = Upstream(Relay("weather")), Person(is_live=False)
     async with anyio.create_task_group() as tasks:
-        first = await errand_of(person).carry(upstream.work, beside(tasks))
-        assert isinstance(first, Unfinished)
+        first = await build_request(person).run(upstream.work, build_spawner(tasks))
+        assert isinstance(first, InputRequired)
 
-        first.rest.drop()
+        first.continuation.drop()
         with anyio.fail_after(10):
             await upstream.cancelled.wait()
 
@@ -246,7 +257,7 @@ async def test_what_nobody_comes_back_for_is_cancelled_at_the_server() -> None:
 async def test_a_server_of_the_new_era_is_driven_round_by_round() -> None:
     sent: list[JsonObject] = []
 
-    async def send(params: JsonObject) -> Answer:
+    async def send(params: JsonObject) -> UpstreamAnswer:
         sent.append(params)
         if "inputResponses" in params:
             return {"content": []}
@@ -254,7 +265,7 @@ async def test_a_server_of_the_new_era_is_driven_round_by_round() -> None:
         return {"resultType": "input_required", "inputRequests": asked, "requestState": "s"}
 
     person = Person()
-    answer = await drive(send, {"name": "t"}, errand_of(person), "weather", lambda: [])
+    answer = await run_rounds(send, {"name": "t"}, build_request(person), "weather", lambda: [])
 
     assert answer == {"content": []}
     assert sent == [
@@ -275,4 +286,4 @@ async def test_a_server_of_the_new_era_is_driven_round_by_round() -> None:
     ],
 )
 async def test_a_uri_fits_a_template(template: str, uri: str, expected: bool) -> None:
-    assert fits(template, uri) is expected
+    assert matches_template(template, uri) is expected

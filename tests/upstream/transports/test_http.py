@@ -12,29 +12,29 @@ import pytest
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
-from mcp_dispatch.upstream.backoff import Tolerance
+from mcp_dispatch.upstream.backoff import CircuitLimits
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.lifecycle import State
+from mcp_dispatch.upstream.lifecycle import ServerState
 from mcp_dispatch.upstream.supervisor import Supervisor
-from tests.support.upstreams.support import no_pause, reached, supervised
-from tests.support.upstreams.web import Style, WebUpstream, web_upstream
-from tests.support.upstreams.web_process import web_process
+from tests.support.upstreams.support import run_supervised, skip_pause, wait_for_state
+from tests.support.upstreams.web import Style, WebUpstream, run_web_upstream
+from tests.support.upstreams.web_process import run_web_process
 
 NOT_REPEATED = "The call was not repeated: check whether it took effect before you try again."
 STYLES = pytest.mark.parametrize("style", ["json", "sse"])
 
 
 @asynccontextmanager
-async def chained(
+async def run_chained(
     folder: Path, *, config: dict[str, Any] | None = None, **options: Any
 ) -> AsyncGenerator[tuple[WebUpstream, Supervisor], None]:
     """A server over HTTP and its supervisor, once it is ready."""
     with anyio.fail_after(60):
         async with (
-            web_upstream(**options) as web,
-            supervised(folder, web.config(**(config or {})), pause=no_pause) as server,
+            run_web_upstream(**options) as web,
+            run_supervised(folder, web.build_config(**(config or {})), pause=skip_pause) as server,
         ):
-            await reached(server, State.READY)
+            await wait_for_state(server, ServerState.READY)
             yield web, server
 
 
@@ -43,7 +43,7 @@ async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | 
         return await server.call(tool, arguments, meta={}, progress=None)
 
 
-async def failure(server: Supervisor, tool: str, **arguments: Any) -> str:
+async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
     with pytest.raises(CallFailed) as caught:
         await call(server, tool, **arguments)
     return str(caught.value)
@@ -61,13 +61,13 @@ def text(answer: JsonObject | ProtocolError) -> str:
 async def test_a_server_of_the_handshake_era_is_greeted_and_keeps_its_session(
     tmp_path: Path, style: str
 ) -> None:
-    async with chained(tmp_path, style=style) as (web, server):
-        await web.visits("GET")
+    async with run_chained(tmp_path, style=style) as (web, server):
+        await web.wait_for_verb("GET")
 
         assert text(await call(server, "echo", text="hello")) == "hello"
 
-    (greeting,) = web.of("initialize")
-    (sent,) = web.of("tools/call")
+    (greeting,) = web.find_requests("initialize")
+    (sent,) = web.find_requests("tools/call")
     assert "mcp-session-id" not in greeting.headers
     assert "mcp-protocol-version" not in greeting.headers
     assert sent.headers["mcp-session-id"] == "session-1"
@@ -80,10 +80,10 @@ async def test_a_server_of_the_handshake_era_is_greeted_and_keeps_its_session(
 async def test_a_server_without_a_handshake_gets_its_headers_with_every_request(
     tmp_path: Path, style: str
 ) -> None:
-    async with chained(tmp_path, style=style, modern=True) as (web, server):
+    async with run_chained(tmp_path, style=style, modern=True) as (web, server):
         assert text(await call(server, "echo", text="hello")) == "hello"
 
-    (sent,) = web.of("tools/call")
+    (sent,) = web.find_requests("tools/call")
     named = {key: value for key, value in sent.headers.items() if key.startswith("mcp-")}
     assert named == {
         "mcp-protocol-version": "2026-07-28",
@@ -101,15 +101,15 @@ async def test_marked_parameters_are_repeated_in_headers_and_badly_marked_tools_
     def marked(name: str, kind: str = "string") -> JsonObject:
         return {"type": "object", "properties": {"text": {"type": kind, "x-mcp-header": name}}}
 
-    async with web_upstream(modern=True) as web:
+    async with run_web_upstream(modern=True) as web:
         web.tools = ["echo", "bad", "worse"]
         web.schemas = {
             "echo": marked("Region"),
             "bad": marked("two words"),
             "worse": marked("Price", "number"),
         }
-        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
-            await reached(server, State.DEGRADED)
+        async with run_supervised(tmp_path, web.build_config(), pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DEGRADED)
             for word in ("eu", "zürich"):
                 await call(server, "echo", text=word)
 
@@ -118,12 +118,12 @@ async def test_marked_parameters_are_repeated_in_headers_and_badly_marked_tools_
                 "marks parameters of 'bad', 'worse' for headers in a way that is not allowed; "
                 "left out"
             )
-    repeated = [each.headers["mcp-param-region"] for each in web.of("tools/call")]
+    repeated = [each.headers["mcp-param-region"] for each in web.find_requests("tools/call")]
     assert repeated == ["eu", "=?base64?esO8cmljaA==?="]
 
 
 async def test_a_server_without_sessions_works_without(tmp_path: Path) -> None:
-    async with chained(tmp_path, sessions=False) as (web, server):
+    async with run_chained(tmp_path, sessions=False) as (web, server):
         assert text(await call(server, "echo", text="hello")) == "hello"
 
     assert not [each for each in web.asked if "mcp-session-id" in each.headers]
@@ -135,7 +135,7 @@ async def test_progress_arrives_in_order_before_the_result(tmp_path: Path) -> No
     async def hear(progress: JsonObject) -> None:
         heard.append(progress["progress"])
 
-    async with chained(tmp_path) as (_, server):
+    async with run_chained(tmp_path) as (_, server):
         answer = await server.call("progress", {"steps": 50}, meta={}, progress=hear)
 
         assert text(answer) == "done"
@@ -143,7 +143,7 @@ async def test_progress_arrives_in_order_before_the_result(tmp_path: Path) -> No
 
 
 async def test_a_question_in_the_middle_of_a_call_is_answered(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
         assert text(await call(server, "ask")) == "answered"
 
     assert [each.message for each in web.asked if each.message.get("id") == "q1"] == [
@@ -152,10 +152,10 @@ async def test_a_question_in_the_middle_of_a_call_is_answered(tmp_path: Path) ->
 
 
 async def test_only_the_answer_to_a_request_is_taken_from_its_stream(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (_, server):
+    async with run_chained(tmp_path) as (_, server):
         assert await call(server, "garbage") == {"content": ["mine"]}
         assert text(await call(server, "echo", text="and on")) == "and on"
-        assert server.noise == 5
+        assert server.unexpected_output_count == 5
 
 
 # -- what goes wrong with one call
@@ -166,7 +166,7 @@ async def test_a_dropped_connection_fails_its_own_call_only(tmp_path: Path, tool
     answers: list[str] = []
     messages: list[str] = []
 
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
 
         async def quiet() -> None:
             answers.append(text(await call(server, "ask_later")))
@@ -175,20 +175,20 @@ async def test_a_dropped_connection_fails_its_own_call_only(tmp_path: Path, tool
 
         async def ask_later(reply: Any, asked: Any) -> None:
             await release.wait()
-            await web.text(reply, asked, "unharmed")
+            await web.send_text(reply, asked, "unharmed")
 
         web.tool_ask_later = ask_later  # pyright: ignore[reportAttributeAccessIssue]  one more tool
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(quiet)
-            await web.arrival("tools/call")
-            messages.append(await failure(server, tool))
+            await web.wait_for_request("tools/call")
+            messages.append(await read_failure(server, tool))
             release.set()
 
-        assert server.state is State.READY
+        assert server.state is ServerState.READY
     problem = "dropped the connection"
     assert messages == [f"The server 'web' {problem} while it ran {tool!r}. {NOT_REPEATED}"]
     assert answers == ["unharmed"]
-    assert web.calls() == ["ask_later", tool]
+    assert web.list_calls() == ["ask_later", tool]
 
 
 @pytest.mark.parametrize(
@@ -202,34 +202,34 @@ async def test_a_dropped_connection_fails_its_own_call_only(tmp_path: Path, tool
 async def test_an_answer_that_is_none_fails_the_call(
     tmp_path: Path, tool: str, arguments: dict[str, Any], problem: str
 ) -> None:
-    async with chained(tmp_path) as (web, server):
-        message = await failure(server, tool, **arguments)
+    async with run_chained(tmp_path) as (web, server):
+        message = await read_failure(server, tool, **arguments)
 
         assert message == f"The server 'web' {problem} while it ran {tool!r}. {NOT_REPEATED}"
         assert text(await call(server, "echo", text="and on")) == "and on"
-    assert web.calls() == [tool, "echo"]
+    assert web.list_calls() == [tool, "echo"]
 
 
 @pytest.mark.parametrize("status", [403, 405, 413, 429])
 async def test_a_call_that_was_turned_away_says_that_nothing_ran(
     tmp_path: Path, status: int
 ) -> None:
-    async with chained(tmp_path) as (web, server):
-        message = await failure(server, "status", status=status)
+    async with run_chained(tmp_path) as (web, server):
+        message = await read_failure(server, "status", status=status)
 
     assert message.startswith(f"The server 'web' answered HTTP {status} (")
     assert message.endswith(". Nothing was run.")
-    assert web.calls() == ["status"]
+    assert web.list_calls() == ["status"]
 
 
 async def test_a_redirect_within_the_origin_is_followed_with_the_same_request(
     tmp_path: Path,
 ) -> None:
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
         answer = await call(server, "elsewhere", location="/mcp?again=1", status=308)
 
         assert text(answer) == "here"
-    assert [each.path for each in web.of("tools/call")] == ["/mcp", "/mcp?again=1"]
+    assert [each.path for each in web.find_requests("tools/call")] == ["/mcp", "/mcp?again=1"]
 
 
 @pytest.mark.parametrize(
@@ -256,21 +256,24 @@ async def test_a_redirect_to_anything_else_is_not_followed(
     tmp_path: Path, arguments: dict[str, Any], problem: str
 ) -> None:
     secret = {"Authorization": "Bearer s3cret"}
-    async with chained(tmp_path, config={"headers": secret}) as (web, server):
-        message = await failure(server, "elsewhere", **arguments)
+    async with run_chained(tmp_path, config={"headers": secret}) as (web, server):
+        message = await read_failure(server, "elsewhere", **arguments)
 
     assert message == f"The server 'web' {problem}. Nothing was run."
-    assert web.calls() == ["elsewhere"]
+    assert web.list_calls() == ["elsewhere"]
 
 
 async def test_nobody_at_another_origin_ever_sees_the_request_or_its_headers(
     tmp_path: Path,
 ) -> None:
     async with (
-        web_upstream() as other,
-        chained(tmp_path, config={"headers": {"Authorization": "Bearer s3cret"}}) as (_, server),
+        run_web_upstream() as other,
+        run_chained(tmp_path, config={"headers": {"Authorization": "Bearer s3cret"}}) as (
+            _,
+            server,
+        ),
     ):
-        message = await failure(server, "elsewhere", location=other.url, status=307)
+        message = await read_failure(server, "elsewhere", location=other.url, status=307)
 
         assert "points to another origin" in message
         assert other.asked == []
@@ -280,8 +283,8 @@ async def test_nobody_at_another_origin_ever_sees_the_request_or_its_headers(
 
 
 async def test_a_server_that_asks_and_takes_no_answer_is_left(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (_, server):
-        message = await failure(server, "nag")
+    async with run_chained(tmp_path) as (_, server):
+        message = await read_failure(server, "nag")
 
     assert message.startswith(
         "The server 'web' keeps asking and does not take the answers while it ran 'nag'. "
@@ -289,23 +292,23 @@ async def test_a_server_that_asks_and_takes_no_answer_is_left(tmp_path: Path) ->
 
 
 async def test_marks_that_no_header_can_hold_are_no_reason_to_stumble(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (web, server):
-        message = await failure(server, "odd_marks")
+    async with run_chained(tmp_path) as (web, server):
+        message = await read_failure(server, "odd_marks")
 
         assert text(await call(server, "echo", text="and on")) == "and on"
     assert (
         message
         == f"The server 'web' dropped the connection while it ran 'odd_marks'. {NOT_REPEATED}"
     )
-    assert web.calls() == ["odd_marks", "echo"]
+    assert web.list_calls() == ["odd_marks", "echo"]
 
 
 async def test_a_result_over_the_limit_fails_its_call_only(tmp_path: Path) -> None:
     limit = {"max_message": 3_000_000}
     tools = {"big": {"megabytes": 4}, "packed": {"megabytes": 40}, "endless_event": {}}
 
-    async with chained(tmp_path, style="sse", config=limit) as (_, server):
-        messages = [await failure(server, tool, **more) for tool, more in tools.items()]
+    async with run_chained(tmp_path, style="sse", config=limit) as (_, server):
+        messages = [await read_failure(server, tool, **more) for tool, more in tools.items()]
 
         assert text(await call(server, "big", megabytes=2)) == "x" * 2_000_000
     problem = (
@@ -318,15 +321,15 @@ async def test_a_result_over_the_limit_fails_its_call_only(tmp_path: Path) -> No
 
 
 async def test_a_packed_answer_is_unpacked(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (_, server):
+    async with run_chained(tmp_path) as (_, server):
         assert await call(server, "packed", megabytes=1) == {"content": ["x" * 1_000_000]}
 
 
 @STYLES
 async def test_the_time_for_a_result_is_linear_in_its_size(tmp_path: Path, style: Style) -> None:
     with anyio.fail_after(120):
-        async with web_process(style) as config, supervised(tmp_path, config) as server:
-            await reached(server, State.READY)
+        async with run_web_process(style) as config, run_supervised(tmp_path, config) as server:
+            await wait_for_state(server, ServerState.READY)
 
             async def cpu_seconds(megabytes: int) -> float:
                 begun = time.process_time()
@@ -346,13 +349,13 @@ async def test_the_time_for_a_result_is_linear_in_its_size(tmp_path: Path, style
 async def test_a_call_that_takes_too_long_is_ended_however_much_it_trickles(
     tmp_path: Path,
 ) -> None:
-    async with chained(tmp_path, config={"timeout": 0.3}) as (web, server):
-        message = await failure(server, "trickle")
+    async with run_chained(tmp_path, config={"timeout": 0.3}) as (web, server):
+        message = await read_failure(server, "trickle")
 
         assert message.startswith("The server 'web' did not answer 'trickle' within 0.3 s")
         assert text(await call(server, "echo", text="and on")) == "and on"
-    (cancelled,) = web.of("notifications/cancelled")
-    (sent, _) = web.of("tools/call")
+    (cancelled,) = web.find_requests("notifications/cancelled")
+    (sent, _) = web.find_requests("tools/call")
     assert cancelled.message["params"]["requestId"] == sent.message["id"]
 
 
@@ -361,7 +364,7 @@ async def test_a_cancelled_call_of_the_newer_era_closes_its_stream_and_says_no_m
 ) -> None:
     closed = anyio.Event()
 
-    async with chained(tmp_path, modern=True) as (web, server):
+    async with run_chained(tmp_path, modern=True) as (web, server):
 
         async def watch(reply: Any, asked: Any) -> None:
             try:
@@ -372,29 +375,29 @@ async def test_a_cancelled_call_of_the_newer_era_closes_its_stream_and_says_no_m
         web.tool_watch = watch  # pyright: ignore[reportAttributeAccessIssue]  one more tool
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, server, "watch")
-            await web.arrival("tools/call")
+            await web.wait_for_request("tools/call")
             tasks.cancel_scope.cancel()
         with anyio.fail_after(30):
             await closed.wait()
 
         assert text(await call(server, "echo", text="and on")) == "and on"
-    assert web.of("notifications/cancelled") == []
+    assert web.find_requests("notifications/cancelled") == []
 
 
 # -- sessions, restarts and the stream on which a server speaks unasked
 
 
 async def test_a_forgotten_session_is_begun_anew_and_the_call_runs_once(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (web, server):
-        web.forget()
+    async with run_chained(tmp_path) as (web, server):
+        web.forget_sessions()
 
         answers = [text(await call(server, "echo", text=word)) for word in ("one", "two")]
 
         assert answers == ["one", "two"]
-        assert server.state is State.READY
-    sessions = [each.headers["mcp-session-id"] for each in web.of("tools/call")]
+        assert server.state is ServerState.READY
+    sessions = [each.headers["mcp-session-id"] for each in web.find_requests("tools/call")]
     assert sessions == ["session-1", "session-2", "session-2"]
-    assert len(web.of("initialize")) == 2
+    assert len(web.find_requests("initialize")) == 2
 
 
 async def test_many_calls_at_once_after_a_forgotten_session_begin_one_new_session(
@@ -402,8 +405,8 @@ async def test_many_calls_at_once_after_a_forgotten_session_begin_one_new_sessio
 ) -> None:
     answers: list[str] = []
 
-    async with chained(tmp_path) as (web, server):
-        web.forget()
+    async with run_chained(tmp_path) as (web, server):
+        web.forget_sessions()
 
         async def echo(number: int) -> None:
             answers.append(text(await call(server, "echo", text=str(number))))
@@ -413,21 +416,25 @@ async def test_many_calls_at_once_after_a_forgotten_session_begin_one_new_sessio
                 tasks.start_soon(echo, number)
 
     assert sorted(answers, key=int) == [str(number) for number in range(20)]
-    assert len(web.of("initialize")) == 2
-    ran = [each for each in web.of("tools/call") if each.headers["mcp-session-id"] == "session-2"]
+    assert len(web.find_requests("initialize")) == 2
+    ran = [
+        each
+        for each in web.find_requests("tools/call")
+        if each.headers["mcp-session-id"] == "session-2"
+    ]
     assert len(ran) == 20
 
 
 async def test_a_server_that_forgets_every_session_fails_the_call_without_end(
     tmp_path: Path,
 ) -> None:
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
         web.sessions = _Forgetful()
 
-        message = await failure(server, "echo")
+        message = await read_failure(server, "echo")
 
     assert message == "The server 'web' forgets every session at once. Nothing was run."
-    assert len(web.of("tools/call")) == 2
+    assert len(web.find_requests("tools/call")) == 2
 
 
 class _Forgetful(list[str]):
@@ -436,9 +443,9 @@ class _Forgetful(list[str]):
 
 
 async def test_a_new_session_has_the_tools_listed_again(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
         web.tools.append("grown")
-        web.forget()
+        web.forget_sessions()
 
         await call(server, "echo")
         with anyio.fail_after(30):
@@ -449,111 +456,111 @@ async def test_a_new_session_has_the_tools_listed_again(tmp_path: Path) -> None:
 
 
 async def test_a_new_session_is_told_again_what_to_watch(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (web, server):
-        await server.shelf.watch(frozenset({"file:///notes"}))
-        await web.arrival("resources/subscribe")
-        web.forget()
+    async with run_chained(tmp_path) as (web, server):
+        await server.resources.watch(frozenset({"file:///notes"}))
+        await web.wait_for_request("resources/subscribe")
+        web.forget_sessions()
 
         await call(server, "echo")
-        await web.arrival("resources/subscribe", 2)
+        await web.wait_for_request("resources/subscribe", 2)
 
-    sessions = [each.headers["mcp-session-id"] for each in web.of("resources/subscribe")]
+    sessions = [each.headers["mcp-session-id"] for each in web.find_requests("resources/subscribe")]
     assert sessions == ["session-1", "session-2"]
 
 
 async def test_a_list_that_is_dropped_costs_nothing_but_itself(tmp_path: Path) -> None:
-    async with web_upstream() as web:
+    async with run_web_upstream() as web:
         web.drops = "resources/list"
-        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
-            await web.arrival("resources/list")
+        async with run_supervised(tmp_path, web.build_config(), pause=skip_pause) as server:
+            await web.wait_for_request("resources/list")
             with anyio.fail_after(30):
-                await server.shelf.known.wait()
+                await server.resources.loaded.wait()
 
             assert text(await call(server, "echo", text="and on")) == "and on"
-            assert server.state is State.READY
-    assert len(web.of("initialize")) == 1
+            assert server.state is ServerState.READY
+    assert len(web.find_requests("initialize")) == 1
 
 
 async def test_a_stream_of_news_that_is_cut_is_opened_again_and_the_lists_read_anew(
     tmp_path: Path,
 ) -> None:
-    async with web_upstream(modern=True) as web:
+    async with run_web_upstream(modern=True) as web:
         web.listens = True
-        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
-            await web.arrival("subscriptions/listen")
+        async with run_supervised(tmp_path, web.build_config(), pause=skip_pause) as server:
+            await web.wait_for_request("subscriptions/listen")
             await web.stop()
             web.tools.append("grown")
             await web.start()
-            await web.arrival("subscriptions/listen", 2)
+            await web.wait_for_request("subscriptions/listen", 2)
             with anyio.fail_after(30):
                 while len(server.tools) < 2:
                     await anyio.lowlevel.checkpoint()
 
-            assert (server.state, server.problem) == (State.READY, None)
+            assert (server.state, server.problem) == (ServerState.READY, None)
 
 
 @pytest.mark.parametrize("modern", [False, True])
 async def test_a_restarted_server_is_used_again_and_no_call_runs_twice(
     tmp_path: Path, modern: bool
 ) -> None:
-    async with chained(tmp_path, modern=modern) as (web, server):
+    async with run_chained(tmp_path, modern=modern) as (web, server):
         assert text(await call(server, "echo", text="before")) == "before"
         await web.stop()
         await web.start()
 
         assert text(await call(server, "echo", text="after")) == "after"
-    ran = [each.message["params"]["arguments"]["text"] for each in web.of("tools/call")]
+    ran = [each.message["params"]["arguments"]["text"] for each in web.find_requests("tools/call")]
     assert ran == (["before", "after"] if modern else ["before", "after", "after"])
-    sessions = {each.headers.get("mcp-session-id") for each in web.of("tools/call")[-1:]}
+    sessions = {each.headers.get("mcp-session-id") for each in web.find_requests("tools/call")[-1:]}
     assert sessions == ({None} if modern else {"session-2"})
 
 
 async def test_a_server_that_is_gone_is_down_and_comes_back_by_itself(tmp_path: Path) -> None:
-    async with chained(tmp_path, modern=True) as (web, server):
+    async with run_chained(tmp_path, modern=True) as (web, server):
         await web.stop()
 
-        message = await failure(server, "echo")
+        message = await read_failure(server, "echo")
         down = server.state
         await web.start()
-        await reached(server, State.READY)
+        await wait_for_state(server, ServerState.READY)
 
         assert text(await call(server, "echo", text="back")) == "back"
-    assert down in (State.DOWN, State.CONNECTING)
+    assert down in (ServerState.DOWN, ServerState.CONNECTING)
     origin = web.url.removesuffix("/mcp")
     assert f"it cannot be reached at {origin}: " in message
     assert "Nothing was sent." in message
-    assert web.calls() == ["echo"]
+    assert web.list_calls() == ["echo"]
 
 
 async def test_a_call_in_flight_when_the_server_is_killed_fails_once(tmp_path: Path) -> None:
     messages: list[str] = []
 
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
 
         async def mute() -> None:
-            messages.append(await failure(server, "mute"))
+            messages.append(await read_failure(server, "mute"))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(mute)
-            await web.arrival("tools/call", 5)
+            await web.wait_for_request("tools/call", 5)
             await web.stop()
         await web.start()
-        await reached(server, State.READY)
+        await wait_for_state(server, ServerState.READY)
         assert text(await call(server, "echo", text="back")) == "back"
 
     expected = f"The server 'web' dropped the connection while it ran 'mute'. {NOT_REPEATED}"
     assert messages == [expected] * 5
-    assert web.calls().count("mute") == 5
+    assert web.list_calls().count("mute") == 5
 
 
 async def test_an_answer_that_was_cut_is_asked_for_again_and_the_call_is_not(
     tmp_path: Path,
 ) -> None:
-    async with chained(tmp_path) as (web, server):
+    async with run_chained(tmp_path) as (web, server):
         assert text(await call(server, "resumed")) == "whole"
 
-    assert web.calls() == ["resumed"]
+    assert web.list_calls() == ["resumed"]
     assert "half-way" in [each.headers.get("last-event-id") for each in web.asked]
 
 
@@ -564,9 +571,9 @@ async def test_a_change_of_tools_that_is_told_unasked_is_heard(tmp_path: Path) -
         await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await anyio.sleep_forever()
 
-    async with web_upstream() as web:
+    async with run_web_upstream() as web:
         web.streams["GET"] = speak
-        async with supervised(tmp_path, web.config(), pause=no_pause) as server:
+        async with run_supervised(tmp_path, web.build_config(), pause=skip_pause) as server:
             with anyio.fail_after(30):
                 while len(server.tools) < 2:
                     await anyio.lowlevel.checkpoint()
@@ -581,11 +588,11 @@ async def test_a_mute_server_is_down_after_its_deadline(tmp_path: Path) -> None:
     async def mute(reply: Any, asked: Any) -> None:
         await anyio.sleep_forever()
 
-    async with web_upstream() as web:
+    async with run_web_upstream() as web:
         web._initialize = mute  # pyright: ignore[reportPrivateUsage]  it answers nothing
-        config = web.config(connect_timeout=0.2, restart=False)
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+        config = web.build_config(connect_timeout=0.2, restart=False)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem == "did not answer within 0.2 s"
 
@@ -593,43 +600,46 @@ async def test_a_mute_server_is_down_after_its_deadline(tmp_path: Path) -> None:
 async def test_a_server_that_trickles_its_greeting_is_down_after_its_deadline(
     tmp_path: Path,
 ) -> None:
-    async with web_upstream() as web:
+    async with run_web_upstream() as web:
         web._initialize = web.tool_trickle  # pyright: ignore[reportPrivateUsage]  a slow one
-        config = web.config(connect_timeout=0.3, restart=False)
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+        config = web.build_config(connect_timeout=0.3, restart=False)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem == "did not answer within 0.3 s"
 
 
 async def test_fifty_restarts_leave_no_descriptor_open(tmp_path: Path) -> None:
     before = 0
-    patient = {"pause": no_pause, "tolerance": Tolerance(failures=10**9)}
+    patient = {"pause": skip_pause, "tolerance": CircuitLimits(max_failures=10**9)}
 
-    async with web_upstream() as web, supervised(tmp_path, web.config(), **patient) as server:
-        await reached(server, State.READY)
+    async with (
+        run_web_upstream() as web,
+        run_supervised(tmp_path, web.build_config(), **patient) as server,
+    ):
+        await wait_for_state(server, ServerState.READY)
         for round_ in range(51):
             if round_ == 1:
                 before = len(list(Path("/proc/self/fd").iterdir()))
             await web.stop()
-            assert "Nothing was sent" in await failure(server, "echo")
+            assert "Nothing was sent" in await read_failure(server, "echo")
             await web.start()
-            await reached(server, State.READY)
+            await wait_for_state(server, ServerState.READY)
             assert text(await call(server, "echo", text=str(round_))) == str(round_)
 
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4
-    assert web.calls() == ["echo"] * 51
+    assert web.list_calls() == ["echo"] * 51
 
 
 async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -> None:
     async def refuse(reply: Any, asked: Any) -> None:
         await reply.whole(405)
 
-    async with web_upstream() as web:
+    async with run_web_upstream() as web:
         web._initialize = refuse  # pyright: ignore[reportPrivateUsage]  it takes no greeting
-        config = web.config(restart=False)
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+        config = web.build_config(restart=False)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem == (
                 'answered HTTP 405 (Method Not Allowed); if it is an older server, set "type": "sse"'
@@ -637,11 +647,11 @@ async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -
 
 
 async def test_nothing_at_the_address_is_said_without_its_path(tmp_path: Path) -> None:
-    async with web_upstream() as web:
-        config = web.config(restart=False)
+    async with run_web_upstream() as web:
+        config = web.build_config(restart=False)
         await web.stop()
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem is not None
             assert server.problem.startswith(f"cannot be reached at http://127.0.0.1:{web.port}: ")
@@ -672,7 +682,7 @@ async def test_headers_are_sent_and_a_helper_overrides_them(tmp_path: Path) -> N
     headers = {"authorization": "Bearer old", "X-Team": "blue"}
     config = {"headers": headers, "headers_helper": helper(tmp_path, "Bearer new")}
 
-    async with chained(tmp_path, config=config) as (web, _):
+    async with run_chained(tmp_path, config=config) as (web, _):
         pass
 
     for asked in web.asked:
@@ -686,17 +696,17 @@ async def test_headers_are_sent_and_a_helper_overrides_them(tmp_path: Path) -> N
 async def test_refused_credentials_have_the_helper_run_once_more(tmp_path: Path) -> None:
     config = {"headers_helper": helper(tmp_path, "Bearer 1", "Bearer 2", "Bearer 3")}
 
-    async with chained(tmp_path, config=config) as (web, server):
+    async with run_chained(tmp_path, config=config) as (web, server):
         web.credentials = "Bearer 2"
         assert text(await call(server, "echo", text="let in")) == "let in"
         web.credentials = "Bearer 9"
-        message = await failure(server, "echo")
+        message = await read_failure(server, "echo")
 
     assert message == (
         "The server 'web' answered HTTP 401 (Unauthorized): it wants other credentials; give them "
         'in "headers" or "headersHelper". Nothing was run.'
     )
-    offered = [each.headers["authorization"] for each in web.of("tools/call")]
+    offered = [each.headers["authorization"] for each in web.find_requests("tools/call")]
     assert offered == ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 3"]
 
 
@@ -716,10 +726,10 @@ async def test_refused_credentials_have_the_helper_run_once_more(tmp_path: Path)
 async def test_a_helper_that_fails_keeps_the_server_down_and_says_why(
     tmp_path: Path, line: str, problem: str
 ) -> None:
-    async with web_upstream() as web:
-        config = web.config(headers_helper=line, restart=False)
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+    async with run_web_upstream() as web:
+        config = web.build_config(headers_helper=line, restart=False)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem == f"has a headersHelper that {problem}"
         assert web.asked == []
@@ -729,13 +739,13 @@ async def test_no_secret_is_ever_logged(tmp_path: Path, caplog: pytest.LogCaptur
     caplog.set_level("DEBUG")
     secret = {"headers": {"Authorization": "Bearer s3cret"}}
 
-    async with chained(tmp_path, config=secret) as (web, server):
+    async with run_chained(tmp_path, config=secret) as (web, server):
         web.credentials = "Bearer other"
-        said = [await failure(server, "echo"), repr(server.config)]
+        said = [await read_failure(server, "echo"), repr(server.config)]
         web.credentials = None
-        said += [await failure(server, tool) for tool in ("drop", "page", "cut_json")]
+        said += [await read_failure(server, tool) for tool in ("drop", "page", "cut_json")]
         await web.stop()
-        said.append(await failure(server, "echo"))
+        said.append(await read_failure(server, "echo"))
 
     assert "s3cret" not in "".join(said) + caplog.text
     assert "/mcp" not in caplog.text

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_dispatch.upstream.config.model import Address, ServerConfig
+from mcp_dispatch.upstream.config.model import RemoteEndpoint, ServerConfig
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.lifecycle import State
+from mcp_dispatch.upstream.lifecycle import ServerState
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.paths import UPSTREAMS
-from tests.support.upstreams.support import no_pause, reached, supervised
-from tests.support.upstreams.web import Asked, Reply, WebUpstream, web_upstream
+from tests.support.upstreams.support import run_supervised, skip_pause, wait_for_state
+from tests.support.upstreams.web import ReceivedRequest, Reply, WebUpstream, run_web_upstream
 
 SDK = str(UPSTREAMS / "sdk_http.py")
 NOT_REPEATED = "The call was not repeated: check whether it took effect before you try again."
@@ -34,34 +34,34 @@ class EventUpstream(WebUpstream):
         self._out: Reply | None = None
         self._ended = anyio.Event()
 
-    async def _speak(self, reply: Reply, _: Asked) -> None:
+    async def _speak(self, reply: Reply, _: ReceivedRequest) -> None:
         self._out, self._ended = reply, anyio.Event()
         await reply.open_events()
-        await reply.event(event="endpoint", data=self.endpoint)
+        await reply.send_event(event="endpoint", data=self.endpoint)
         await self._ended.wait()
         await reply.close_events()
 
-    async def result(
-        self, reply: Reply, asked: Asked, result: dict[str, Any], **headers: str
+    async def send_result(
+        self, reply: Reply, asked: ReceivedRequest, result: dict[str, Any], **headers: str
     ) -> None:
         assert self._out is not None
-        await reply.whole(202)
-        await self._out.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": result})
+        await reply.send_response(202)
+        await self._out.send_event({"jsonrpc": "2.0", "id": asked.message["id"], "result": result})
 
-    async def _post(self, reply: Reply, asked: Asked) -> None:
+    async def _post(self, reply: Reply, asked: ReceivedRequest) -> None:
         if asked.message.get("method") == self.drops:
             self.drops = None
             await self.tool_hang_up(reply, asked)
         else:
             await super()._post(reply, asked)
 
-    async def tool_hang_up(self, reply: Reply, asked: Asked) -> None:
-        await reply.whole(202)
+    async def tool_hang_up(self, reply: Reply, asked: ReceivedRequest) -> None:
+        await reply.send_response(202)
         self._ended.set()
 
 
 @asynccontextmanager
-async def chained(folder: Path) -> AsyncGenerator[tuple[EventUpstream, Supervisor], None]:
+async def run_chained(folder: Path) -> AsyncGenerator[tuple[EventUpstream, Supervisor], None]:
     with anyio.fail_after(60):
         async with (
             anyio.create_task_group() as tasks,
@@ -69,29 +69,31 @@ async def chained(folder: Path) -> AsyncGenerator[tuple[EventUpstream, Superviso
             web = EventUpstream()
             web.home = tasks
             await web.start()
-            async with supervised(folder, web.config(kind="sse"), pause=no_pause) as server:
-                await reached(server, State.READY)
+            async with run_supervised(
+                folder, web.build_config(kind="sse"), pause=skip_pause
+            ) as server:
+                await wait_for_state(server, ServerState.READY)
                 yield web, server
             tasks.cancel_scope.cancel()
 
 
-async def said(server: Supervisor, tool: str, **arguments: Any) -> Any:
+async def call_tool(server: Supervisor, tool: str, **arguments: Any) -> Any:
     answer = await server.call(tool, arguments, meta={}, progress=None)
     assert isinstance(answer, dict)
     return answer["content"]
 
 
-async def failure(server: Supervisor, tool: str, **arguments: Any) -> str:
+async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
     with pytest.raises(CallFailed) as caught:
-        await said(server, tool, **arguments)
+        await call_tool(server, tool, **arguments)
     return str(caught.value)
 
 
 async def test_messages_go_to_the_named_address_and_answers_come_on_the_stream(
     tmp_path: Path,
 ) -> None:
-    async with chained(tmp_path) as (web, server):
-        assert await said(server, "echo", text="hello") == [{"type": "text", "text": "hello"}]
+    async with run_chained(tmp_path) as (web, server):
+        assert await call_tool(server, "echo", text="hello") == [{"type": "text", "text": "hello"}]
 
     assert [(each.verb, each.path) for each in web.asked[:2]] == [
         ("GET", "/mcp"),
@@ -102,16 +104,16 @@ async def test_messages_go_to_the_named_address_and_answers_come_on_the_stream(
 async def test_the_end_of_the_stream_fails_what_is_open_and_the_server_is_reached_again(
     tmp_path: Path,
 ) -> None:
-    async with chained(tmp_path) as (web, server):
-        message = await failure(server, "hang_up")
-        again = await said(server, "echo", text="back")
+    async with run_chained(tmp_path) as (web, server):
+        message = await read_failure(server, "hang_up")
+        again = await call_tool(server, "echo", text="back")
 
         assert again == [{"type": "text", "text": "back"}]
     assert message == (
         "The server 'web' closed its event stream while it ran 'hang_up'. It is being restarted. "
         + NOT_REPEATED
     )
-    assert web.calls() == ["hang_up", "echo"]
+    assert web.list_calls() == ["hang_up", "echo"]
 
 
 async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
@@ -121,10 +123,12 @@ async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
         web = EventUpstream()
         web.drops, web.home = "resources/list", tasks
         await web.start()
-        async with supervised(tmp_path, web.config(kind="sse"), pause=no_pause) as server:
-            await web.arrival("resources/list", 2)
+        async with run_supervised(
+            tmp_path, web.build_config(kind="sse"), pause=skip_pause
+        ) as server:
+            await web.wait_for_request("resources/list", 2)
 
-            assert await said(server, "echo", text="on") == [{"type": "text", "text": "on"}]
+            assert await call_tool(server, "echo", text="on") == [{"type": "text", "text": "on"}]
         tasks.cancel_scope.cancel()
     assert [record.getMessage() for record in caplog.records] == [
         "upstream web closed its event stream"
@@ -132,23 +136,23 @@ async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
 
 
 async def test_a_call_that_was_turned_away_leaves_the_stream_alone(tmp_path: Path) -> None:
-    async with chained(tmp_path) as (web, server):
-        message = await failure(server, "status", status=429)
+    async with run_chained(tmp_path) as (web, server):
+        message = await read_failure(server, "status", status=429)
 
-        assert await said(server, "echo", text="on") == [{"type": "text", "text": "on"}]
+        assert await call_tool(server, "echo", text="on") == [{"type": "text", "text": "on"}]
     assert message == ("The server 'web' answered HTTP 429 (Too Many Requests). Nothing was run.")
     assert len([each for each in web.asked if each.verb == "GET"]) == 1
 
 
 async def test_an_address_at_another_origin_is_not_posted_to(tmp_path: Path) -> None:
-    async with web_upstream() as other, anyio.create_task_group() as tasks:
+    async with run_web_upstream() as other, anyio.create_task_group() as tasks:
         web = EventUpstream()
         web.endpoint = other.url
         web.home = tasks
         await web.start()
-        config = web.config(kind="sse", restart=False)
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+        config = web.build_config(kind="sse", restart=False)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem is not None
             assert server.problem.startswith("points to another origin, ")
@@ -157,14 +161,14 @@ async def test_an_address_at_another_origin_is_not_posted_to(tmp_path: Path) -> 
 
 
 async def test_what_is_no_event_stream_says_which_type_to_use(tmp_path: Path) -> None:
-    async def page(reply: Reply, _: Asked) -> None:
-        await reply.whole(200, b"{}")
+    async def page(reply: Reply, _: ReceivedRequest) -> None:
+        await reply.send_response(200, b"{}")
 
-    async with web_upstream(sessions=False) as web:
+    async with run_web_upstream(sessions=False) as web:
         web.streams["GET"] = page
-        config = web.config(kind="sse", restart=False)
-        async with supervised(tmp_path, config, pause=no_pause) as server:
-            await reached(server, State.DOWN)
+        config = web.build_config(kind="sse", restart=False)
+        async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+            await wait_for_state(server, ServerState.DOWN)
 
             assert server.problem == (
                 "answered with the content type 'application/json' instead of an event stream; "
@@ -179,10 +183,12 @@ async def test_a_server_of_the_sdk_is_called(tmp_path: Path, kind: Any, path: st
         async with await anyio.open_process(command, stdout=PIPE) as process:
             assert process.stdout is not None
             line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 100)
-            config = ServerConfig("sdk", Address(kind, f"http://127.0.0.1:{int(line)}{path}"))
-            async with supervised(tmp_path, config, pause=no_pause) as server:
-                await reached(server, State.READY)
+            config = ServerConfig(
+                "sdk", RemoteEndpoint(kind, f"http://127.0.0.1:{int(line)}{path}")
+            )
+            async with run_supervised(tmp_path, config, pause=skip_pause) as server:
+                await wait_for_state(server, ServerState.READY)
 
-                content = await said(server, "add", a=2, b=3)
+                content = await call_tool(server, "add", a=2, b=3)
             process.kill()
     assert content == [{"type": "text", "text": "5"}]

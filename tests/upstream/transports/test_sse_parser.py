@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.upstream.errors import RequestLost
-from mcp_dispatch.upstream.transports.sse_parser import Bookmark, Event, EventParser
+from mcp_dispatch.upstream.transports.sse_parser import SseEvent, SseParser, StreamPosition
 
 DATA = ("data: one", "data:two", "data", "data: a:b", "data: \u00e9")
 OTHERS = (": comment", "id: 7", "id", "retry: 5", "retry: x", "event: x", "other: y")
@@ -13,8 +13,8 @@ LINES = st.sampled_from([*DATA, *OTHERS, "", "", ""])
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
-def parsed(*chunks: bytes, limit: int = 1000) -> list[Event]:
-    parser = EventParser(limit)
+def parse(*chunks: bytes, limit: int = 1000) -> list[SseEvent]:
+    parser = SseParser(limit)
     return [event for chunk in chunks for event in parser.feed(chunk)]
 
 
@@ -26,17 +26,17 @@ def test_how_the_bytes_are_cut_makes_no_difference(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
 
-    assert parsed(*pieces) == parsed("".join(f"{line}\n" for line in lines).encode())
+    assert parse(*pieces) == parse("".join(f"{line}\n" for line in lines).encode())
 
 
 def test_fields_are_read_by_the_book() -> None:
     stream = "\ufeff: hello\nevent: endpoint\ndata: a\ndata:  b\nid: 7\nretry: 20\nnew: x\n\n"
 
-    assert parsed(stream.encode()) == [Event("endpoint", b"a\n b", "7", 20)]
+    assert parse(stream.encode()) == [SseEvent("endpoint", b"a\n b", "7", 20)]
 
 
 def test_an_event_that_the_end_cuts_short_is_none() -> None:
-    assert parsed(b"data: whole\n\ndata: half") == [Event("message", b"whole")]
+    assert parse(b"data: whole\n\ndata: half") == [SseEvent("message", b"whole")]
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,15 @@ def test_an_event_that_the_end_cuts_short_is_none() -> None:
 )
 def test_what_never_ends_is_refused_at_the_limit(stream: bytes) -> None:
     with pytest.raises(RequestLost):
-        parsed(*(stream[at : at + 100] for at in range(0, len(stream), 100)))
+        parse(*(stream[at : at + 100] for at in range(0, len(stream), 100)))
 
 
 @pytest.mark.parametrize(
     ("given", "kept"), [("7", "7"), ("", None), ("\u4e16", None), ("a\x01", None), ("a b", "a b")]
 )
 def test_a_bookmark_keeps_what_a_header_can_hold(given: str, kept: str | None) -> None:
-    mark = Bookmark(id="before")
+    mark = StreamPosition(id="before")
 
-    mark.note(Event("message", b"", given))
+    mark.record_event(SseEvent("message", b"", given))
 
     assert mark.id == kept
