@@ -76,7 +76,7 @@ async def shrink(
     """The result as its batch has room for: kept on disk, with what was said about it."""
     executed = completed.executed
     tool = executed.permitted.tool
-    make = partial(_prepare_fit(executed, results, limits), limit=0, why=ReplacementReason.BATCH)
+    make = partial(_prepare_fit(executed, results, limits), limit=0, reason=ReplacementReason.BATCH)
     fitted = await _run_fit(make, on_disk=True)
     for path in fitted.files:
         scope.mark_delivered(path)
@@ -105,7 +105,7 @@ async def _fit_to_limits(executed: Executed, env: FinishEnv) -> FittedResult:
     fitted = await _run_fit(partial(make, limit=limit.chars), on_disk)
     call_id = executed.permitted.reviewed.checked.call.id
     if limit.uses_batch_budget and not env.budget.reserve(call_id, measure_result(fitted.wire)):
-        fitted = await _run_fit(partial(make, limit=0, why=ReplacementReason.BATCH), True)
+        fitted = await _run_fit(partial(make, limit=0, reason=ReplacementReason.BATCH), True)
         env.budget.consume(measure_result(fitted.wire))
     wire = conform_to_schema(fitted.wire, tool.output_validator, tool.name)
     return fitted if wire is fitted.wire else FittedResult(wire, fitted.replacements)
