@@ -301,7 +301,7 @@ class App:
         return self._settings.dispatch.upstreams.first_list_seconds
 
     def _on_upstreams_changed(self) -> None:
-        self._snapshot = replace(self._snapshot, pool=self._build_pool())
+        self._snapshot = replace(self._snapshot, registry=self._build_pool())
         if self._find_stale_approvals(self._snapshot.registry) != self._stale_approvals:
             self._snapshot = self._build_snapshot()
         self.tool_listing.update(self._snapshot.registry, self._snapshot.policy)

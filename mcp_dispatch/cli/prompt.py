@@ -30,7 +30,7 @@ class TerminalCaller:
         if not _can_ask():
             return Declined(_explain_no_terminal(question))
         _discard_typed_input()
-        form = build_elicitation(replace(question, offer=ONCE_ONLY))
+        form = build_elicitation(replace(question, options=ONCE_ONLY))
         print(f"{form['message']}\n\nAllow this one call? [y/N] ", end="", file=sys.stderr)
         sys.stderr.flush()
         yes = (await _read_line()).strip().lower() in ("y", "yes")

@@ -48,7 +48,7 @@ def build_subject(checked: CheckedCall, scope: Scope, home: Path) -> Subject:
     ends = _resolve_paths(subject, home)
     reads = [ends.get(path, ()) for path in subject.read_paths]
     delivered = bool(reads) and all(_is_delivered(names, scope) for names in reads)
-    return replace(subject, ends=ends, delivered=delivered)
+    return replace(subject, resolved_paths=ends, delivered=delivered)
 
 
 def _resolve_paths(subject: Subject, home: Path) -> dict[str, tuple[Path, ...]]:

@@ -177,7 +177,7 @@ class Policy:
             added = [rule for rule in rules if isinstance(rule, PermissionRule)]
             known = copy.copy(self)
             known._config = replace(
-                self._config, allowing=self._config.allow_rules.with_rules(added)
+                self._config, allow_rules=self._config.allow_rules.with_rules(added)
             )
             known._extended_policies = {}
             if len(self._extended_policies) >= _MAX_EXTENDED_POLICIES:

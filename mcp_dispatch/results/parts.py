@@ -69,7 +69,7 @@ def split_into_parts(original: JsonObject, shown: JsonObject) -> list[ContentPar
     if structure is not None:
         said = as_json(structure)
         if contains_structure([before[n] for n in text], structure):
-            parts[0] = replace(parts[0], shown=parts[0].shown_chars + len(said))
+            parts[0] = replace(parts[0], shown_chars=parts[0].shown_chars + len(said))
         else:
             parts.append(
                 ContentPart(PartKind.STRUCTURE, (), as_indented_json(structure), len(said))

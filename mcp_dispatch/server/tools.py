@@ -82,8 +82,8 @@ class ToolCallHandler:
         call = self._backend.dispatcher.unwrap_call_tool(call)
         return replace(
             call,
-            answered=_pop_answer(params, scope, call),
-            resumed=_pop_retry(params, scope, call),
+            approval_answer=_pop_answer(params, scope, call),
+            call_retry=_pop_retry(params, scope, call),
         )
 
     def _create_caller(self, ctx: sdk.Context, call: ToolCall) -> Caller:

@@ -46,7 +46,9 @@ def unwrap_call_tool(call: ToolCall) -> ToolCall:
     """The call in the envelope; one that has none, or whose envelope cannot be opened, as it is."""
     found = None if call.via_call_tool else parse_call_tool(call.name, call.arguments)
     return (
-        call if found is None else replace(call, name=found[0], arguments=found[1], enveloped=True)
+        call
+        if found is None
+        else replace(call, name=found[0], arguments=found[1], via_call_tool=True)
     )
 
 

@@ -94,9 +94,9 @@ class ServerSnapshot:
             self,
             listed=True,
             tools=tools,
-            gone=gone[:MAX_REMOVED_TOOLS],
+            removed=gone[:MAX_REMOVED_TOOLS],
             changes=(*self.changes, *past)[-MAX_CHANGES:],
-            usable=False,
+            schemas_checked=False,
             refused=(),
             refused_outputs=(),
             problem=None,
@@ -263,7 +263,7 @@ class CachedServer:
             return
         known = replace(
             self.snapshot,
-            usable=True,
+            schemas_checked=True,
             refused=tuple(sorted(input_problems.items())),
             refused_outputs=tuple(sorted(output_problems.items())),
         )

@@ -152,7 +152,7 @@ class Supervisor:
             return await server.send(request, bridge, exclusive=exclusive)
         errand = UpstreamRequest(bridge, request.progress)
         told = errand.report_progress if request.progress is not None else None
-        asked = replace(request, progress=told, errand=errand)
+        asked = replace(request, progress=told, upstream_request=errand)
 
         async def send_round(params: JsonObject) -> JsonObject | ProtocolError:
             return await self.request(replace(asked, params=params))

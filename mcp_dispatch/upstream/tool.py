@@ -212,7 +212,7 @@ def _try_build_tool(
         odd = (*odd, f"its outputSchema {output}; it is listed without one")
         output = None
     tool = _build_tool(supervisor, name, definition, expose_name, validator, output)
-    return replace(tool, told=definitions[0]), odd
+    return replace(tool, raw_definition=definitions[0]), odd
 
 
 def _build_tool(

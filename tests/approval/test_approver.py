@@ -43,7 +43,7 @@ def test_the_form_shows_the_tool_its_arguments_the_reason_and_the_line_that_woul
 
 
 def test_the_form_shows_the_very_rules_of_a_lasting_yes_and_where_they_are_written() -> None:
-    question = replace(QUESTION, offer=LASTING)
+    question = replace(QUESTION, options=LASTING)
 
     assert build_elicitation(question)["message"] == (
         "Allow Bash?\n\ncommand: npm test\n\n"
@@ -57,7 +57,7 @@ def test_the_form_shows_the_very_rules_of_a_lasting_yes_and_where_they_are_writt
 
 
 def test_without_a_file_to_write_to_always_is_not_offered() -> None:
-    question = replace(QUESTION, offer=RememberOptions(("Bash(npm test:*)",)))
+    question = replace(QUESTION, options=RememberOptions(("Bash(npm test:*)",)))
 
     assert str(build_elicitation(question)["message"]).endswith(
         '"allow for this session" adds, until it ends: Bash(npm test:*)'

@@ -25,8 +25,8 @@ from mcp_dispatch.model.json import JsonObject
 from tests.approval.test_approver import QUESTION, forget
 from tests.support.stand_ins import ScriptedCaller
 
-KEYED_QUESTION = replace(QUESTION, key="this call", scope="scope")
-OFFERED_QUESTION = replace(KEYED_QUESTION, offer=RememberOptions(("Bash(npm test:*)",)))
+KEYED_QUESTION = replace(QUESTION, key="this call", scope_id="scope")
+OFFERED_QUESTION = replace(KEYED_QUESTION, options=RememberOptions(("Bash(npm test:*)",)))
 
 
 def create_pending(now: list[float] | None = None) -> PendingApprovals:
@@ -107,7 +107,7 @@ def test_the_oldest_questions_make_room() -> None:
 def test_a_scope_that_ends_takes_its_questions_along() -> None:
     desk = create_pending()
     desk.add_detached(KEYED_QUESTION, forget)
-    desk.add_detached(replace(KEYED_QUESTION, key="other", scope="other"), forget)
+    desk.add_detached(replace(KEYED_QUESTION, key="other", scope_id="other"), forget)
 
     desk.remove_scope("scope")
 

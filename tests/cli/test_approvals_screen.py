@@ -35,7 +35,9 @@ FIRST = ApprovalMessage(
     server=4711,
     workspace="/home/ada/project",
 )
-SECOND = replace(FIRST, id="bbbbbb", tool="mcp__github__create_issue", age=3.0, waits=False)
+SECOND = replace(
+    FIRST, id="bbbbbb", tool="mcp__github__create_issue", age=3.0, is_call_waiting=False
+)
 CALM = MIN_VIEW_SECONDS + 1
 
 
@@ -142,7 +144,7 @@ def test_after_an_answer_the_next_question_is_shown_and_the_last_is_told() -> No
 
 def test_the_screen_is_as_large_as_the_terminal() -> None:
     long = replace(FIRST, call=tuple(f"line {number}: {'x' * 200}" for number in range(50)))
-    wide = replace(FIRST, gist="木" * 100, tool="木" * 50)
+    wide = replace(FIRST, summary="木" * 100, tool="木" * 50)
     many = [replace(FIRST, id=f"{number:06}") for number in range(MAX_LISTED + 5)]
     for view in (ScreenState(), a_view(FIRST), a_view(long), a_view(wide, SECOND), a_view(*many)):
         for width, height in ((80, 24), (60, 18), (120, 40)):

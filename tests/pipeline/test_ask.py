@@ -308,7 +308,7 @@ async def test_the_client_fallback_never_covers_a_call_through_call_tool(tmp_pat
         call = ToolCall("call", "use", "T", {}, via_call_tool=True)
         enveloped = await line.dispatcher.dispatch(call, line.scope, ScriptedCaller())
         plain = await line.dispatcher.dispatch(
-            replace(call, enveloped=False), line.scope, ScriptedCaller()
+            replace(call, via_call_tool=False), line.scope, ScriptedCaller()
         )
         recorded = line.read_journal()
 

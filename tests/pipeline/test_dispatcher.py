@@ -493,7 +493,7 @@ async def test_the_live_parts_can_be_replaced_between_calls(tmp_path: Path) -> N
     async with open_dispatcher(tmp_path, first) as line:
         line.apply_settings({"permissions": {"allow": ["T"]}})
         await line.call("T")
-        line.snapshot = replace(line.snapshot, pool=build_registry([second], ()))
+        line.snapshot = replace(line.snapshot, registry=build_registry([second], ()))
         await line.call("T")
 
     assert (len(first.calls), len(second.calls)) == (1, 1)

@@ -150,7 +150,7 @@ class ApprovalScreen:
         ]
         troubles = tuple(dict.fromkeys(self._problems.values()))
         view = self._state.with_questions(asked, len(self._questions), now)
-        self._state = replace(view, troubles=troubles)
+        self._state = replace(view, problems=troubles)
         self._live.update(render_screen(self._state, self._console), refresh=True)
 
 

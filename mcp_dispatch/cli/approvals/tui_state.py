@@ -45,14 +45,14 @@ class ScreenState:
         self, questions: Sequence[ApprovalMessage], server_count: int, now: float
     ) -> "ScreenState":
         """The same view of what is asked now. Who was being looked at stays, if it is there."""
-        view = replace(self, questions=self._sort_questions(questions), servers=server_count)
+        view = replace(self, questions=self._sort_questions(questions), server_count=server_count)
         if view.current is not None:
             return view
         gone = view.selected is not None
         return replace(
             view,
             selected=self._pick_neighbour(view.questions),
-            since=now,
+            selected_at=now,
             scroll=0,
             reason=None,
             notice="The question was withdrawn or answered elsewhere." if gone else view.notice,
@@ -101,7 +101,7 @@ class ScreenState:
         if self.selected not in ids:
             return self
         at = min(max(ids.index(self.selected) + step, 0), len(ids) - 1)
-        return replace(self, selected=ids[at], scroll=0, since=0.0, notice="")
+        return replace(self, selected=ids[at], scroll=0, selected_at=0.0, notice="")
 
     def _handle_typing(self, key: str) -> "tuple[ScreenState, ScreenAnswer | None]":
         current, reason = self.current, self.reason or ""

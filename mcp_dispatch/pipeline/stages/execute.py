@@ -35,7 +35,7 @@ async def execute(
 
 async def _run_tool(permitted: PermittedCall, context: CallContext) -> ToolAnswer:
     try:
-        known = replace(context, decision=permitted.decision, judged=permitted.judged_paths)
+        known = replace(context, decision=permitted.decision, judged_paths=permitted.judged_paths)
         return await permitted.tool.run(permitted.arguments, known)
     except Refused:
         # The world changed since the tool was checked: it has done nothing.

@@ -128,7 +128,7 @@ async def test_a_tool_opens_nothing_but_what_was_judged(
     tool, path, scope = kind(Workspace(ground.workspace)), make(ground), FileScope()
     await remember(ground, scope)
     checked = await tool.check(arguments_for(kind, path), scope.context())
-    judged = replace(scope.context(), judged=frozenset({ground.file}))
+    judged = replace(scope.context(), judged_paths=frozenset({ground.file}))
 
     swap(ground)
 
@@ -147,7 +147,7 @@ async def test_a_tool_that_was_judged_for_no_file_opens_none(
 
     with pytest.raises(Refused) as refused:
         await tool.run(
-            arguments_for(kind, ground.file), replace(scope.context(), judged=frozenset())
+            arguments_for(kind, ground.file), replace(scope.context(), judged_paths=frozenset())
         )
 
     assert str(refused.value) == changed(ground.file)
@@ -161,7 +161,7 @@ async def test_a_new_file_is_not_written_through_a_directory_that_became_a_link(
     (ground.workspace / "new").symlink_to(ground.outside)
 
     with pytest.raises(Refused) as refused:
-        await tool.run(checked.arguments, replace(context, judged=frozenset({path})))
+        await tool.run(checked.arguments, replace(context, judged_paths=frozenset({path})))
     assert str(refused.value) == changed(path)
     assert ground.secret.read_text(encoding="utf-8") == SECRET
 

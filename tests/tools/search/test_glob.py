@@ -61,13 +61,13 @@ async def glob(
     cwd: Path | None = None,
 ) -> ToolResult:
     """As the pipeline calls it; what `check` made of the path is what rules judge."""
-    context = replace(FileScope(cwd).context(), hides=hides)
+    context = replace(FileScope(cwd).context(), is_hidden=hides)
     arguments: JsonObject = (
         {"pattern": pattern} if path is None else {"pattern": pattern, "path": path}
     )
     checked = (await tool.check(arguments, context)).arguments
     judged = frozenset({to_real_path(Path(str(checked["path"])))})
-    return await tool.run(checked, replace(context, judged=judged))
+    return await tool.run(checked, replace(context, judged_paths=judged))
 
 
 async def found(tool: GlobTool, pattern: str, path: str | None = None) -> list[str]:
@@ -402,7 +402,7 @@ async def test_a_directory_that_is_none_is_an_error_that_names_it(tool: GlobTool
 
 
 async def test_a_place_that_was_not_judged_is_not_searched(tool: GlobTool, root: Path):
-    context = replace(FileScope().context(), judged=frozenset({root}))
+    context = replace(FileScope().context(), judged_paths=frozenset({root}))
     (root / "link").symlink_to(root.parent)
 
     with pytest.raises(Refused) as caught:
@@ -603,7 +603,7 @@ async def test_hostile_strings_never_lead_out_of_the_workspace(
     naughty = json.loads((data_dir / "strings/blns.json").read_text(encoding="utf-8"))
     traversal = json.loads((data_dir / "strings/path_traversal.json").read_text(encoding="utf-8"))
     put(root / "a.txt")
-    context = replace(FileScope().context(), judged=frozenset({root}))
+    context = replace(FileScope().context(), judged_paths=frozenset({root}))
 
     async def run(arguments: JsonObject) -> ToolResult | None:
         try:

@@ -62,10 +62,10 @@ class Searching:
         tool = tool or self.tool()
         arguments: JsonObject = {"pattern": pattern, "output_mode": mode, **more, **(fields or {})}
         assert tool.validator.find_problems(arguments) == []
-        context = replace(self.scope.context(), hides=hides)
+        context = replace(self.scope.context(), is_hidden=hides)
         checked = (await tool.check(arguments, context)).arguments
         judged = frozenset({to_real_path(Path(str(checked["path"])))})
-        return await tool.run(checked, replace(context, judged=judged))
+        return await tool.run(checked, replace(context, judged_paths=judged))
 
     async def text(self, pattern: str, mode: str = "files_with_matches", **more: Json) -> str:
         return text_of(await self.grep(pattern, mode, fields=more))
@@ -464,7 +464,7 @@ async def test_links_inside_are_not_followed(place: Searching):
 
 async def test_a_place_that_was_not_judged_is_not_searched(place: Searching):
     (place.root / "link").symlink_to(place.root.parent)
-    context = replace(place.scope.context(), judged=frozenset({place.root}))
+    context = replace(place.scope.context(), judged_paths=frozenset({place.root}))
 
     with pytest.raises(Refused) as caught:
         await place.tool().run({"pattern": "x", "path": f"{place.root}/link"}, context)
@@ -831,7 +831,7 @@ async def test_hostile_strings_are_values_in_every_field(place: Searching, data_
     traversal = json.loads((data_dir / "strings/path_traversal.json").read_text(encoding="utf-8"))
     place.put("a.txt")
     tool = place.tool()
-    context = replace(place.scope.context(), judged=frozenset({place.root}))
+    context = replace(place.scope.context(), judged_paths=frozenset({place.root}))
 
     async def run(arguments: JsonObject) -> None:
         try:
