@@ -75,7 +75,10 @@ class HookServices:
 
 
 class Hooks:
-    """All matching hooks of an event run side by side, each to its end."""
+    """Runs all matching hooks of an event concurrently, each to its end.
+
+    `events` holds the events for which at least one hook is configured.
+    """
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class Hooks:
         workspace: Path | None = None,
         services: HookServices | None = None,
     ) -> None:
+        self.events = frozenset(hook.event for hook in config.hooks)
         self._by_event = {event: config.filter_by_event(event) for event in HookEventName}
         self._processes = processes
         self._environ = environ
@@ -100,10 +104,6 @@ class Hooks:
     @classmethod
     def create_empty(cls) -> "Hooks":
         return cls(HookConfig(), ProcessGroup(), {})
-
-    def has_hooks_for(self, event: HookEventName) -> bool:
-        """Whether any hook is there for the event."""
-        return bool(self._by_event[event].hooks)
 
     # -- around one call
 
@@ -138,8 +138,6 @@ class Hooks:
         """PostToolUse, or PostToolUseFailure where the result is an error."""
         failed = executed.result.is_error
         event = HookEventName.POST_TOOL_USE_FAILURE if failed else HookEventName.POST_TOOL_USE
-        if not self.has_hooks_for(event):
-            return PostHookResult()
         checked = executed.permitted.reviewed.checked
         spoken = await self._run_for_call(
             event, checked, context, lambda: build_post_tool_use_input(event, executed, context)
@@ -191,7 +189,7 @@ class Hooks:
         to know goes with the session's first result. They go on where a call that waits for them
         is cancelled: the next one waits for the same."""
         begun = anyio.Event()
-        if not self.has_hooks_for(HookEventName.SESSION_START):
+        if HookEventName.SESSION_START not in self.events:
             begun.set()
             return begun
 

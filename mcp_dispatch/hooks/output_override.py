@@ -17,10 +17,8 @@ _REQUIRED_FIELDS: Final = {
 }
 
 
-def with_output(executed: Executed, output: NewOutput | None) -> Executed:
-    """The call with the hook's output as its result; nothing of the tool's own is left in it."""
-    if output is None:
-        return executed
+def replace_result(executed: Executed, output: NewOutput) -> Executed:
+    """Return the call with `output` as its whole result; nothing of the tool's result is kept."""
     wire = _to_wire_result(
         output.value, structured=executed.permitted.tool.output_validator is not None
     )

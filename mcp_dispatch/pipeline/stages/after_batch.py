@@ -24,7 +24,7 @@ async def run_batch_hooks(
 ) -> Outcome:
     """Without such hooks nothing waits; with them the last answer is held until no other call can
     join its batch, so that what they say can go with it."""
-    if not hooks.has_hooks_for(HookEventName.POST_TOOL_BATCH):
+    if HookEventName.POST_TOOL_BATCH not in hooks.events:
         return outcome
     if not await run.batch.is_last(run):
         return outcome

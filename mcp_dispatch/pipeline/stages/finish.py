@@ -6,8 +6,9 @@ from functools import partial
 
 from anyio import to_thread
 
+from mcp_dispatch.hooks.events import HookEventName
 from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.hooks.output_override import with_output
+from mcp_dispatch.hooks.output_override import replace_result
 from mcp_dispatch.model.calls import Completed, Executed, PostHookResult
 from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import JsonObject
@@ -56,18 +57,29 @@ async def finish(
     # Hooks may replace what an upstream answered; to what a built-in delivers they only add.
     upstream = executed.permitted.tool.server is not None
     afterword = (
-        await hooks.run_post_tool_use(executed, hook_context) if upstream else PostHookResult()
+        await _run_post_hooks(hooks, executed, hook_context) if upstream else PostHookResult()
     )
-    executed = with_output(executed, afterword.output)
+    if afterword.output is not None:
+        executed = replace_result(executed, afterword.output)
     fitted = await _fit_to_limits(executed, env)
     for path in fitted.files:
         scope.mark_delivered(path)
     if not upstream:
-        afterword = await hooks.run_post_tool_use(executed, hook_context)
+        afterword = await _run_post_hooks(hooks, executed, hook_context)
     said = [*([format_stale_hint(stale)] if stale else []), *scope.take_notes()]
     notes = _collect_notes(executed, afterword, said)
     wire = _add_notes(fitted.wire, executed, afterword, notes)
     return Completed(executed, wire, (*executed.result.replaced, *fitted.replacements), notes)
+
+
+async def _run_post_hooks(
+    hooks: Hooks, executed: Executed, hook_context: HookContext
+) -> PostHookResult:
+    failed = executed.result.is_error
+    event = HookEventName.POST_TOOL_USE_FAILURE if failed else HookEventName.POST_TOOL_USE
+    if event not in hooks.events:
+        return PostHookResult()
+    return await hooks.run_post_tool_use(executed, hook_context)
 
 
 async def shrink(

@@ -22,7 +22,7 @@ async def run_pre_hooks(
 ) -> ReviewedCall:
     """Hooks run once per call: a call made again with an answer keeps what they said before."""
     review = _find_earlier_result(checked.call)
-    if review is None and not hooks.has_hooks_for(HookEventName.PRE_TOOL_USE):
+    if review is None and HookEventName.PRE_TOOL_USE not in hooks.events:
         review = PreHookResult()
     if review is None:
         review = await hooks.run_pre_tool_use(
