@@ -7,10 +7,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.client import Installation
+from tests.support.depth import IS_DEEP
 
-# How long an example takes is the machine's business: properties are about what comes out.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+# No deadlines: how long an example takes depends on the machine, and properties are about results.
+settings.register_profile(
+    "quick",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "deep", settings.get_profile("quick"), derandomize=False, max_examples=1000
+)
+settings.load_profile("deep" if IS_DEEP else "quick")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.results.size import MAX_IMAGE_BYTES
+from mcp_dispatch.results.fit import MAX_IMAGE_BYTES
 
 MAX_RESULT_CHARS = 50_000
 MAX_BASH_CHARS = 30_000

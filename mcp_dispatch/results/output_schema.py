@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import Validator, build_text_block
+from mcp_dispatch.model.tools import Validator
 from mcp_dispatch.results.markers import escape_markers
 from mcp_dispatch.results.parts import contains_structure
 from mcp_dispatch.results.preview import build_preview
@@ -88,7 +88,7 @@ def conform_to_schema(wire: JsonObject, validator: Validator | None, tool_name: 
     return {
         **told,
         "content": [
-            build_text_block(_describe_violation(tool_name, problems)),
+            _build_text_block(_describe_violation(tool_name, problems)),
             *extract_blocks(told),
         ],
         "isError": True,
@@ -99,7 +99,7 @@ def add_notes(wire: JsonObject, notes: Sequence[str], validator: Validator | Non
     """The result with our own words, as text and wherever structure would hide the text."""
     if not notes:
         return wire
-    noted: JsonObject = {**wire, "content": [*extract_blocks(wire), *map(build_text_block, notes)]}
+    noted: JsonObject = {**wire, "content": [*extract_blocks(wire), *map(_build_text_block, notes)]}
     structure = wire.get("structuredContent")
     if structure is None:
         return noted
@@ -118,7 +118,7 @@ def move_structure_to_text(wire: JsonObject) -> JsonObject:
     blocks = extract_blocks(wire)
     if structure is None or contains_structure(blocks, structure):
         return without
-    return {**without, "content": [*blocks, build_text_block(as_json(structure))]}
+    return {**without, "content": [*blocks, _build_text_block(as_json(structure))]}
 
 
 def _add_notes_to_structure(structure: Json, notes: list[Json], validator: Validator) -> Json:
@@ -153,3 +153,7 @@ def _describe_violation(tool_name: str, problems: list[str]) -> str:
         f"server advertises, so it may not mean what it says: {'; '.join(shown)}. "
         "What the server sent follows.</tool_use_error>"
     )
+
+
+def _build_text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}

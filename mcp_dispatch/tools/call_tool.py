@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from mcp_dispatch.model.calls import ToolCall
+from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import CALL_TOOL, parse_call_tool
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -12,7 +14,7 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     build_error_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 
 _DECLARATION = ToolDeclaration(
     name=CALL_TOOL,
@@ -59,7 +61,8 @@ class CallTool(BuiltInTool):
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         if arguments.get("name") == CALL_TOOL:
-            raise build_refusal(
+            raise Refused(
+                RefusedBy.SEMANTIC,
                 "call_tool cannot call itself; name the tool that is meant and give its arguments",
             )
         return CheckResult(arguments)

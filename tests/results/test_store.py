@@ -110,7 +110,7 @@ from pathlib import Path
 from mcp_dispatch.results.store import CannotKeep, ResultStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    ResultStore(Path(sys.argv[1])).save("x" * 5000)
+    ResultStore(Path(sys.argv[1])).keep("x" * 5000)
 except CannotKeep as problem:
     sys.exit(f"cannot keep: {problem}")
 """
@@ -137,7 +137,7 @@ from pathlib import Path
 from mcp_dispatch.results.store import ResultStore
 store = ResultStore(Path(sys.argv[1]))
 for number in range(10**9):
-    store.save(f"{number}\\n" * 200_000)
+    store.keep(f"{number}\\n" * 200_000)
     print(number, flush=True)
 """
 

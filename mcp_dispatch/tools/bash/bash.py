@@ -9,7 +9,9 @@ from pathlib import Path
 from anyio import to_thread
 
 from mcp_dispatch.fs.workspace import Workspace
+from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -24,7 +26,7 @@ from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.processes.output_file import OutputFile
 from mcp_dispatch.results.store import CannotStore, ResultStore, StoredResult
 from mcp_dispatch.shell.analyze import is_read_only
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.bash import background as bash_background
 from mcp_dispatch.tools.bash import result as bash_text
 from mcp_dispatch.tools.bash.background import (
@@ -154,7 +156,7 @@ class BashTool(BuiltInTool):
             self._tasks.check_capacity(context.scope.id) if _is_background_call(arguments) else None
         )
         if full is not None:
-            raise build_refusal(full)
+            raise Refused(RefusedBy.SEMANTIC, full)
         return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:

@@ -9,12 +9,13 @@ from tempfile import NamedTemporaryFile
 
 import anyio
 
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.processes.child import ChildProcess, ProcessStartError
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.processes.environment import remove_own_variables
 from mcp_dispatch.processes.output_file import OutputFile
-from mcp_dispatch.tools.base import build_refusal
 from mcp_dispatch.tools.bash import result as bash_text
 
 MAX_COMMAND_BYTES = 131_071
@@ -26,15 +27,18 @@ _MAX_PATH_BYTES = 65536
 
 def refuse_unusable_command(command: str) -> None:
     if "\0" in command:
-        raise build_refusal("the command contains a NUL character; a command cannot hold one")
+        raise Refused(
+            RefusedBy.SEMANTIC, "the command contains a NUL character; a command cannot hold one"
+        )
     try:
         size = len(os.fsencode(command))
     except UnicodeEncodeError as error:
-        raise build_refusal(
-            "the command contains half a surrogate pair; write the character"
+        raise Refused(
+            RefusedBy.SEMANTIC, "the command contains half a surrogate pair; write the character"
         ) from error
     if size > MAX_COMMAND_BYTES:
-        raise build_refusal(
+        raise Refused(
+            RefusedBy.SEMANTIC,
             f"the command has {size:,} bytes, more than the {MAX_COMMAND_BYTES:,} the system takes;"
             " write it to a file with Write and run that",
         )

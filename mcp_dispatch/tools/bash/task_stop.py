@@ -1,6 +1,8 @@
 """TaskStop: ends a command in the background, one of the caller's own."""
 
+from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -10,7 +12,7 @@ from mcp_dispatch.model.tools import (
     build_error_result,
     build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.bash.background import BackgroundTasks
 from mcp_dispatch.tools.bash.result import format_headline
 
@@ -54,12 +56,13 @@ class TaskStopTool(BuiltInTool):
         named = [arguments[key] for key in ("task_id", "shell_id") if key in arguments]
         if len(named) != 1:
             given = "both task_id and shell_id" if named else "neither task_id nor shell_id"
-            raise build_refusal(
+            raise Refused(
+                RefusedBy.SEMANTIC,
                 f"expected one ID, got {given}; give the task_id that Bash answered with",
             )
         task_id = str(named[0])
         if task_id not in {task.id for task in self._tasks.list_running(context.scope.id)}:
-            raise build_refusal(self._explain_unknown_task(task_id, context.scope.id))
+            raise Refused(RefusedBy.SEMANTIC, self._explain_unknown_task(task_id, context.scope.id))
         return CheckResult({"task_id": task_id})
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:

@@ -80,8 +80,8 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _compute_changes(old: list[str], new: list[str]) -> Iterator[LineChange]:
-    head = count_common(old, new)
-    tail = count_common(old[head:][::-1], new[head:][::-1])
+    head = _count_common(old, new)
+    tail = _count_common(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     for change in _compare_lines(before, after):
         yield LineChange(
@@ -105,7 +105,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Iterator[LineChange]:
         yield LineChange(0, len(old), 0, len(new))
 
 
-def count_common(first: Sequence[str], second: Sequence[str]) -> int:
+def _count_common(first: Sequence[str], second: Sequence[str]) -> int:
     count = 0
     for left, right in zip(first, second, strict=False):
         if left != right:

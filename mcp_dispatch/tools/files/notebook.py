@@ -14,11 +14,12 @@ from mcp_dispatch.fs.safe_open import LoadedFile, describe_file_state
 from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import FileRead, ToolResult
-from mcp_dispatch.tools.files.encoding import SIGNATURE_BYTES, detect_image_format
 from mcp_dispatch.tools.files.image import (
     MAX_SOURCE_BYTES,
+    SIGNATURE_BYTES,
     CannotShowImage,
     Picture,
+    detect_image_format,
     render_picture,
 )
 from mcp_dispatch.tools.files.target import FileTarget

@@ -24,12 +24,13 @@ from mcp_dispatch.model.tools import (
     build_error_result,
 )
 from mcp_dispatch.results.locks import lock_open_file
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, parse_integer
-from mcp_dispatch.tools.files.encoding import SIGNATURE_BYTES, detect_image_format
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.files.image import (
     MAX_SOURCE_BYTES,
+    SIGNATURE_BYTES,
     CannotShowImage,
     Picture,
+    detect_image_format,
     render_picture,
 )
 from mcp_dispatch.tools.files.notebook import (
@@ -233,8 +234,8 @@ def _build_image_result(target: FileTarget, picture: Picture, size: int) -> Tool
 def parse_bounds(arguments: JsonObject) -> Bounds:
     """A range that was asked for shows its lines whole: there is no other way to see them."""
     return Bounds(
-        first=max(1, parse_integer(arguments.get("offset"), 1)),
-        count=parse_integer(arguments.get("limit"), DEFAULT_LINES),
+        first=max(1, _parse_integer(arguments.get("offset"), 1)),
+        count=_parse_integer(arguments.get("limit"), DEFAULT_LINES),
         width=None if _has_range(arguments) else MAX_LINE_CHARS,
         budget=MAX_PAGE_CHARS,
     )
@@ -242,6 +243,11 @@ def parse_bounds(arguments: JsonObject) -> Bounds:
 
 def _has_range(arguments: JsonObject) -> bool:
     return "offset" in arguments or "limit" in arguments
+
+
+def _parse_integer(value: object, default: int) -> int:
+    # JSON Schema takes 3.0 for an integer.
+    return int(value) if isinstance(value, int | float) else default
 
 
 def _find_path_problem(target: FileTarget) -> str:

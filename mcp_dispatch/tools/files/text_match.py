@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from mcp_dispatch.tools.files.diff import count_common
-
 _STRAIGHTEN_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 _CURLY_QUOTES = {"'": ("\u2018", "\u2019"), '"': ("\u201c", "\u201d")}
 _MAX_LISTED = 20
@@ -125,8 +123,8 @@ def _iter_edits(
 ) -> Iterator[tuple[int, int, str]]:
     """Raw start, raw stop and text of each change; what old and new share stays untouched."""
     wanted = matches.search_text
-    head = count_common(wanted, new)
-    tail = count_common(wanted[head:][::-1], new[head:][::-1])
+    head = _count_shared(wanted, new)
+    tail = _count_shared(wanted[head:][::-1], new[head:][::-1])
     middle, before = new[head : len(new) - tail], new[:head]
     ends = _LineEndings(matches.normalized) if "\n" in middle and "\r" not in wanted + new else None
     for start in matches.iter_starts() if replace_all else matches.starts[:1]:
@@ -136,6 +134,15 @@ def _iter_edits(
         if ends is not None:
             piece = piece.replace("\n", ends.find_line_ending(raw_start))
         yield raw_start, matches.normalized.to_raw_position(start + len(wanted) - tail), piece
+
+
+def _count_shared(first: str, second: str) -> int:
+    count = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
 
 
 class _LineEndings:

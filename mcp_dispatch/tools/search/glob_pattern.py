@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mcp_dispatch.tools.base import build_refusal
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.tools.search.root import REPOSITORY_FOLDERS
 
 MAX_PATTERN_CHARS = 4096
@@ -124,23 +125,23 @@ def build_segments(parts: Sequence[str]) -> tuple[Segment, ...]:
 
 def refuse_unusable_pattern(text: str) -> None:
     if not text:
-        raise build_refusal("the pattern is empty; write **/* for every file")
+        raise _build_refusal("the pattern is empty; write **/* for every file")
     if "\0" in text:
-        raise build_refusal(f"{text!r}: a pattern cannot contain a NUL character")
+        raise _build_refusal(f"{text!r}: a pattern cannot contain a NUL character")
     if len(text) > MAX_PATTERN_CHARS:
-        raise build_refusal(
+        raise _build_refusal(
             f"the pattern has {len(text):,} characters; at most {MAX_PATTERN_CHARS:,} are taken"
         )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise build_refusal(f"{text!r}: a pattern cannot contain half a surrogate pair") from error
+        raise _build_refusal(f"{text!r}: a pattern cannot contain half a surrogate pair") from error
 
 
 def _parse_segments(text: str, pattern: str, at_any_depth: bool) -> tuple[Segment, ...]:
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if text.startswith("/") or any(_unescape(part) == ".." for part in parts):
-        raise build_refusal(
+        raise _build_refusal(
             f"{pattern!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
             " the directory; give that directory as path instead"
         )
@@ -194,7 +195,7 @@ def _expand_braces(text: str) -> list[str]:
 def _combine_alternatives(text: str, starts: list[str], ends: list[str]) -> list[str]:
     count = len(starts) * len(ends)
     if count > MAX_ALTERNATIVES or count * len(text) > MAX_EXPANDED_CHARS:
-        raise build_refusal(f"{text!r} has too many alternatives; search in several calls")
+        raise _build_refusal(f"{text!r} has too many alternatives; search in several calls")
     return [start + end for start in starts for end in ends]
 
 
@@ -205,3 +206,7 @@ def _has_balanced_braces(tokens: Sequence[str]) -> bool:
         if depth < 0:
             return False
     return depth == 0
+
+
+def _build_refusal(message: str) -> Refused:
+    return Refused(RefusedBy.SEMANTIC, message)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.tools.base import build_refusal, parse_integer
+from mcp_dispatch.model.errors import Refused
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.tools.search.root import KERNEL_PATHS, REPOSITORY_FOLDERS, SearchRoot
 
 DEFAULT_HEAD_LIMIT = 250
@@ -48,8 +49,8 @@ class GrepRequest:
 
 def parse_request(arguments: JsonObject) -> GrepRequest:
     """Raises `Refused` for text that no command line can hold."""
-    around = parse_integer(arguments.get("context"), parse_integer(arguments.get("-C"), 0))
-    limit = parse_integer(arguments.get("head_limit"), DEFAULT_HEAD_LIMIT)
+    around = _parse_integer(arguments.get("context"), _parse_integer(arguments.get("-C"), 0))
+    limit = _parse_integer(arguments.get("head_limit"), DEFAULT_HEAD_LIMIT)
     only_matching = arguments.get("-o") is True
     file_type = arguments.get("type")
     return GrepRequest(
@@ -62,14 +63,14 @@ def parse_request(arguments: JsonObject) -> GrepRequest:
         if file_type is None
         else _require_passable("type", str(file_type), MAX_GLOB_BYTES),
         # A match alone has nothing around it.
-        lines_before=0 if only_matching else parse_integer(arguments.get("-B"), around),
-        lines_after=0 if only_matching else parse_integer(arguments.get("-A"), around),
+        lines_before=0 if only_matching else _parse_integer(arguments.get("-B"), around),
+        lines_after=0 if only_matching else _parse_integer(arguments.get("-A"), around),
         line_numbers=arguments.get("-n") is not False,
         ignore_case=arguments.get("-i") is True,
         only_matching=only_matching,
         multiline=arguments.get("multiline") is True,
         limit=limit or None,
-        offset=parse_integer(arguments.get("offset"), 0),
+        offset=_parse_integer(arguments.get("offset"), 0),
     )
 
 
@@ -138,15 +139,24 @@ def _split_globs(text: str) -> list[str]:
 
 def _require_passable(field: str, text: str, max_bytes: int = MAX_PATTERN_BYTES) -> str:
     if "\0" in text:
-        raise build_refusal(
+        raise _build_refusal(
             f"{field} contains a NUL character, which cannot be passed on; write \\x00"
         )
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise build_refusal(
+        raise _build_refusal(
             f"{field} contains half a surrogate pair; write the character"
         ) from error
     if size > max_bytes:
-        raise build_refusal(f"{field} has {size:,} bytes; at most {max_bytes:,} are taken")
+        raise _build_refusal(f"{field} has {size:,} bytes; at most {max_bytes:,} are taken")
     return text
+
+
+def _parse_integer(value: Json, default: int) -> int:
+    # JSON Schema takes 3.0 for an integer.
+    return int(value) if isinstance(value, int | float) else default
+
+
+def _build_refusal(message: str) -> Refused:
+    return Refused(RefusedBy.SEMANTIC, message)

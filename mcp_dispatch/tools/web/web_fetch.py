@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -17,7 +19,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.markers import escape_markers
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal, parse_integer
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 from mcp_dispatch.tools.web.markdown import MarkdownConverter
 from mcp_dispatch.web.cache import PageCache, PageKey, WebPage
 from mcp_dispatch.web.content_type import ContentKind, decode_text, detect_kind
@@ -104,9 +106,10 @@ class WebFetchTool(BuiltInTool):
         try:
             url = str(parse_url(str(arguments["url"])).https_url)
         except BadUrl as problem:
-            raise build_refusal(f"WebFetch: {problem}.") from problem
+            raise Refused(RefusedBy.SEMANTIC, f"WebFetch: {problem}.") from problem
         if len(url) > MAX_URL_CHARS:
-            raise build_refusal(
+            raise Refused(
+                RefusedBy.SEMANTIC,
                 f"WebFetch: the URL has {len(url):,} characters once it is encoded;"
                 f" at most {MAX_URL_CHARS:,} are taken.",
             )
@@ -116,7 +119,7 @@ class WebFetchTool(BuiltInTool):
         try:
             url = parse_url(str(arguments["url"])).https_url
             key = PageKey(context.scope.id, url, allows_private_host(context.decision, url.host))
-            return await self._fetch_page(key, parse_integer(arguments.get("offset"), default=0))
+            return await self._fetch_page(key, _parse_offset(arguments.get("offset")))
         except HostUnreachable as problem:
             return build_error_result(_format_problem(problem) + self._explain_proxy())
         except (BadUrl, CannotFetch) as problem:
@@ -178,6 +181,11 @@ _CONVERSION_FAILED = "The page could not be made into Markdown; this is its HTML
 def _format_problem(problem: BadUrl | CannotFetch) -> str:
     text = escape_markers(str(problem))
     return text if text.endswith(".") else f"{text}."
+
+
+def _parse_offset(value: object) -> int:
+    # JSON Schema takes 3.0 for an integer.
+    return int(value) if isinstance(value, int | float) else 0
 
 
 def _build_redirect_result(redirect: "RedirectResponse") -> ToolResult:
