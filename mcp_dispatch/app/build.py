@@ -8,7 +8,7 @@ from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.hooks.runners.http import AllowedUrls, HttpLimits
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.pipeline.batch import BatchSettings, SiblingAbort
-from mcp_dispatch.policy.rules.lint import BUILT_IN_TOOLS
+from mcp_dispatch.policy.known_tools import BUILT_IN_TOOLS
 from mcp_dispatch.registry.deferral import DeferralMode, DeferralSettings
 from mcp_dispatch.registry.names import Naming, NamingStyle, build_exposed_name, find_reserved_name
 from mcp_dispatch.results.limits import MAX_BASH_CHARS, ResultLimits

@@ -18,10 +18,10 @@ from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
 from mcp_dispatch.model.errors import Refused, StartError
 from mcp_dispatch.model.names import build_rule_name
+from mcp_dispatch.policy.known_tools import BUILT_IN_TOOLS
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.conditions import HookConditions
 from mcp_dispatch.policy.rules.examples import run_rule_tests
-from mcp_dispatch.policy.rules.lint import BUILT_IN_TOOLS
 from mcp_dispatch.registry.names import Naming, NamingStyle, build_exposed_name
 from mcp_dispatch.settings.layers import MANAGED_DIR, build_sources
 from mcp_dispatch.settings.models import NamingSettings, PermissionMode

@@ -1,4 +1,4 @@
-"""Rules about hosts: `WebFetch(domain:example.com)`, `WebFetch(domain:*.example.com)`."""
+"""Patterns of host rules: `WebFetch(domain:example.com)`, `WebFetch(domain:*.example.com)`."""
 
 import re
 from dataclasses import dataclass
@@ -15,58 +15,53 @@ _ANY_SUBDOMAIN = "*."
 
 @dataclass(frozen=True, slots=True)
 class DomainPattern:
-    """A host, label by label; `*` stays within its label. `below`: any number of labels more.
+    """The labels of a host; a `*` matches within its label. Without labels it covers every host.
 
-    Without labels it is about every host.
+    `subdomains_only`: one or more labels stand before the given ones.
     """
 
     labels: tuple[Wildcard, ...] = ()
     subdomains_only: bool = False
 
     def covers(self, host: str) -> bool:
-        """`host` is canonical."""
+        """Return whether the pattern covers `host`, which must be canonical."""
         if not self.labels:
             return True
         parts = host.split(".")
-        more = len(parts) - len(self.labels)
-        if more < 0 or self.subdomains_only is not (more > 0):
+        extra = len(parts) - len(self.labels)
+        if extra < 0 or self.subdomains_only is not (extra > 0):
             return False
-        pairs = zip(self.labels, parts[more:], strict=True)
+        pairs = zip(self.labels, parts[extra:], strict=True)
         return all(label.matches(part) for label, part in pairs)
 
 
 def parse_domain_pattern(specifier: str) -> DomainPattern | str:
-    """The pattern of `domain:host`, or what is wrong with it."""
+    """Return the pattern of `domain:host`, or a message that says what is wrong with it."""
     domain = parse_domain_specifier(specifier)
     if domain is None:
         return "expected WebFetch(domain:host)"
     if domain == "*":
         return DomainPattern()
-    below = domain.startswith(_ANY_SUBDOMAIN)
+    subdomains_only = domain.startswith(_ANY_SUBDOMAIN)
     rest = domain.removeprefix(_ANY_SUBDOMAIN)
     try:
-        labels = (
-            _parse_labels(rest)
-            if below or "*" in rest
-            else tuple(_to_literal_labels(canonicalize_rule_host(rest)))
-        )
+        if subdomains_only or "*" in rest:
+            labels = _parse_labels(rest)
+        else:
+            labels = tuple(Wildcard((label,)) for label in canonicalize_rule_host(rest).split("."))
     except BadUrl:
         return f"{domain!r} is no host; write it without scheme, user name, port and path"
-    return DomainPattern(labels, below)
+    return DomainPattern(labels, subdomains_only)
 
 
 def parse_host(url: object) -> str | None:
-    """The canonical host of a URL; None where it is none that could be fetched."""
+    """Return the canonical host of a URL, or None if the URL cannot be fetched."""
     if not isinstance(url, str):
         return None
     try:
         return parse_url(url).host
     except BadUrl:
         return None
-
-
-def _to_literal_labels(host: str) -> list[Wildcard]:
-    return [Wildcard((label,)) for label in host.split(".")]
 
 
 def _parse_labels(domain: str) -> tuple[Wildcard, ...]:

@@ -1,4 +1,4 @@
-"""A call that nobody makes: what rules would see of it, found without a server and its tools."""
+"""Evaluates a described call against the rules, without a running server and its tools."""
 
 import re
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.names import build_rule_name, parse_call_tool
 from mcp_dispatch.model.tools import Sharing
+from mcp_dispatch.policy.known_tools import (
+    BUILT_IN_TOOLS,
+    CLAUDE_CODE_TOOLS,
+    READ_TOOL_PATH_FIELDS,
+    RENAMED_TOOLS,
+    SHORT_FORM_FIELDS,
+    WRITE_TOOL_PATH_FIELDS,
+)
 from mcp_dispatch.policy.policy import Policy
-from mcp_dispatch.policy.rules.lint import BUILT_IN_TOOLS, CLAUDE_CODE_TOOLS
-from mcp_dispatch.policy.subject import READ_TOOL_PATH_FIELDS, WRITE_TOOL_PATH_FIELDS, Subject
+from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.shell.analyze import is_read_only
 
-_RENAMED_TOOLS = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
 _SHORT_FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\((.*)\))?", re.DOTALL)
-_SHORT_FORM_FIELDS = {
-    **READ_TOOL_PATH_FIELDS,
-    **WRITE_TOOL_PATH_FIELDS,
-    "Bash": "command",
-    "WebFetch": "url",
-}
 
 
 class InvalidCallSpec(ValueError):
-    """What was given describes no call: says what was expected."""
+    """The value does not describe a call. The message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CallSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDecision:
-    """What would become of the call, and whether it could run beside others."""
+    """The decision about a call, and whether the call could run in parallel with others."""
 
     decision: Decision
     read_only: bool
@@ -47,7 +47,7 @@ class ExplainedDecision:
 
 
 def parse_call_spec(value: Json) -> CallSpec:
-    """From `{"tool": …, "input": {…}}`, or from the short form. Raises `NoSuchCall`."""
+    """Parse `{"tool": …, "input": {…}}` or the short form. Raise `InvalidCallSpec`."""
     if isinstance(value, str):
         return _parse_short_form(value)
     if not isinstance(value, dict) or not isinstance(value.get("tool"), str):
@@ -55,21 +55,21 @@ def parse_call_spec(value: Json) -> CallSpec:
     arguments = value.get("input", {})
     if not isinstance(arguments, dict):
         raise InvalidCallSpec(f'expected "input" to be an object, got {type(arguments).__name__}')
-    # As the dispatcher does: rules are about what is in the envelope.
-    return CallSpec(
-        *(parse_call_tool(str(value["tool"]), arguments) or (str(value["tool"]), arguments))
-    )
+    tool = str(value["tool"])
+    # As in the dispatcher, rules apply to the call inside a `call_tool` envelope.
+    tool, arguments = parse_call_tool(tool, arguments) or (tool, arguments)
+    return CallSpec(tool, arguments)
 
 
 def _parse_short_form(text: str) -> CallSpec:
-    """`Bash(npm test)`, `Read(src/a.py)`, `WebFetch(https://…)`, `mcp__server__tool`."""
+    """Parse `Bash(npm test)`, `Read(src/a.py)`, `WebFetch(https://…)` or `mcp__server__tool`."""
     found = _SHORT_FORM.fullmatch(text.strip())
     if found is None:
         raise InvalidCallSpec(f"expected a call such as Bash(npm test), got {text!r}")
     tool, argument = found.groups()
     if argument is None:
         return CallSpec(tool, {})
-    field = _SHORT_FORM_FIELDS.get(tool)
+    field = SHORT_FORM_FIELDS.get(tool)
     if field is None:
         raise InvalidCallSpec(
             f'{tool} has no short form; write {{"tool": "{tool}", "input": {{…}}}}'
@@ -78,7 +78,7 @@ def _parse_short_form(text: str) -> CallSpec:
 
 
 def evaluate_call(call: CallSpec, policy: Policy, workspace: Workspace) -> ExplainedDecision:
-    """Raises `NoSuchCall` where no tool can have the name."""
+    """Raise `InvalidCallSpec` if no tool can have the name."""
     try:
         subject = _build_subject(call, workspace)
     except Refused as refused:
@@ -95,7 +95,7 @@ def _is_read_only(subject: Subject) -> bool:
 
 
 def suggest_allow_line(call: CallSpec, policy: Policy, workspace: Workspace) -> str | None:
-    """The line of settings.json that would allow it; None where no line can."""
+    """Return the line of settings.json that would allow the call, or None if no line can."""
     try:
         return policy.suggest_allow_line(_build_subject(call, workspace))
     except Refused:
@@ -111,11 +111,11 @@ def _build_subject(call: CallSpec, workspace: Workspace) -> Subject:
 
 
 def _resolve_tool_name(tool: str) -> tuple[str, str | None, str]:
-    """The rule name, the server and the name in the list, as far as it can be known here."""
+    """Return the rule name, the server and the name under which the tool is usually listed."""
     server, divider, name = tool.removeprefix("mcp__").partition("__")
     if tool.startswith("mcp__") and server and divider and name:
         return build_rule_name(server, name), server, f"{server}__{name}"
-    built_in = _RENAMED_TOOLS.get(tool, tool)
+    built_in = RENAMED_TOOLS.get(tool, tool)
     if built_in in BUILT_IN_TOOLS | CLAUDE_CODE_TOOLS:
         return built_in, None, built_in
     raise InvalidCallSpec(
@@ -125,7 +125,7 @@ def _resolve_tool_name(tool: str) -> tuple[str, str | None, str]:
 
 
 def _resolve_path_argument(name: str, arguments: JsonObject, workspace: Workspace) -> JsonObject:
-    """Paths absolute, as the tools make them before anyone judges."""
+    """Make the path absolute, as the tools do before a call is evaluated."""
     field = READ_TOOL_PATH_FIELDS.get(name) or WRITE_TOOL_PATH_FIELDS.get(name)
     path = arguments.get(field) if field else None
     if field is None or not isinstance(path, str):

@@ -1,18 +1,18 @@
-"""The decision: every source casts its votes, and the first tier that speaks decides."""
+"""Decides about calls: every source casts votes, and the highest tier with a vote decides."""
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import PathAnchors, resolve_or_keep
+from mcp_dispatch.fs.resolve import resolve_or_keep
 from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote, decide
 from mcp_dispatch.model.tools import ToolAsk
-from mcp_dispatch.policy.facts import collect_facts
+from mcp_dispatch.policy.facts import build_anchors, collect_facts
 from mcp_dispatch.policy.paths.hidden import HiddenPaths
 from mcp_dispatch.policy.paths.protected import ProtectedPaths
 from mcp_dispatch.policy.rules.allow import AllowRules
-from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, ParsedRule, explain_incomplete_parse
+from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, ParsedRule
 from mcp_dispatch.policy.rules.lint import check_server_name, check_server_tools
 from mcp_dispatch.policy.rules.model import MalformedRule, PermissionRule, ServerTarget
 from mcp_dispatch.policy.rules.parse import parse_rule
@@ -34,10 +34,11 @@ _MAX_EXTENDED_POLICIES = 64
 
 
 class Policy:
-    """Rules, mode and protected paths of one server, over the directories it works in.
+    """The rules, permission mode and protected paths of one server.
 
-    `own` are our configuration and state directories, `protected_files` further files that nobody
-    may write, there or not. `problems` names the rules that cannot be applied as they are written.
+    `own_directories` are the configuration and state directories of this server. `protected_files`
+    are further files that no call may write, whether they exist or not. `problems` lists the rules
+    that cannot be applied as they are written.
     """
 
     def __init__(
@@ -63,36 +64,30 @@ class Policy:
         added = (start / path for path in settings.additional_directories)
         files = (*settings.files, *settings.hook_scripts, *protected_files)
         self._config = PolicyConfig(
-            mode,
-            self.home,
-            workspace,
-            tuple(dict.fromkeys((*workspace, *added))),
-            DenyAskRules([rule for rule in self._rules if _is_deny_or_ask(rule)]),
-            AllowRules(
-                [
-                    rule
-                    for rule in self._rules
-                    if isinstance(rule, PermissionRule) and _is_allow(rule)
-                ]
+            mode=mode,
+            home=self.home,
+            workspace=workspace,
+            working_directories=tuple(dict.fromkeys((*workspace, *added))),
+            deny_ask_rules=DenyAskRules([rule for rule in self._rules if _is_deny_or_ask(rule)]),
+            allow_rules=AllowRules(_select_allow_rules(self._rules)),
+            protected_paths=ProtectedPaths(
+                [name for path in own_directories for name in resolve_or_keep(path)],
+                [name for path in files for name in resolve_or_keep(path)],
             ),
-            ProtectedPaths(
-                [end for path in own_directories for end in resolve_or_keep(path)],
-                [end for path in files for end in resolve_or_keep(path)],
-            ),
-            settings.block_reads_outside,
-            settings.block_writes_outside,
+            block_reads_outside=settings.block_reads_outside,
+            block_writes_outside=settings.block_writes_outside,
         )
         self.problems = tuple(_find_rule_problems(self._rules))
         self._extended_policies: dict[tuple[RuleText, ...], Policy] = {}
 
     @property
     def working_directories(self) -> tuple[Path, ...]:
-        """The workspace and what settings add to it."""
+        """The workspace and the directories that settings add to it."""
         return self._config.working_directories
 
     @property
     def hooks_answer_before_deny(self) -> bool:
-        """Whether hooks may answer what nobody else is asked."""
+        """Whether hooks may answer an ask before it becomes a deny."""
         return self._asks_denied_by == _DENY_INSTEAD_OF_PROMPTING
 
     def evaluate(
@@ -109,99 +104,96 @@ class Policy:
         return decide(map(self._deny_instead_of_ask, votes))
 
     def collect_votes(self, subject: Subject) -> list[Vote]:
-        """What everything but hooks and the tool itself says; the last is always the soft ask."""
+        """Return all votes except those of hooks and the tool; the last is always the soft ask."""
         return VoteCollector(self._config, collect_facts(subject, self.home)).collect()
 
     def find_tool_deny(self, rule_name: str, exposed_name: str, server: str | None) -> Vote | None:
-        """The deny that takes the whole tool away: it is neither listed nor found."""
-        subject = Subject(rule_name, exposed_name, server, {}, {}, None)
-        rule = self._config.deny_ask_rules.find_tool_deny(subject)
+        """Return the deny of every call of a tool, which is then neither listed nor found."""
+        rules = self._config.deny_ask_rules
+        if rules.empty:
+            return None
+        rule = rules.find_tool_deny(Subject(rule_name, exposed_name, server, {}, {}, None))
         return None if rule is None else build_rule_vote(rule)
 
     def find_server_deny(self, server: str) -> Vote | None:
-        """The deny of all tools of a server, which closes its resources and prompts as well."""
+        """Return the deny of all tools of a server; it also covers its resources and prompts."""
         rule = self._config.deny_ask_rules.find_server_deny(server)
         return None if rule is None else build_rule_vote(rule)
 
     def find_server_name_problems(self, servers: Collection[str]) -> tuple[SettingsProblem, ...]:
-        """Rules that miss one of these servers by the case of a letter or by a `-`."""
-        named = [
+        """Report rules whose server name differs from one of `servers` only by case or `-`."""
+        checked = [
             (rule, check_server_name(rule.target.server, servers))
             for rule in self._rules
             if isinstance(rule.target, ServerTarget)
         ]
-        return tuple(_build_warning(rule, advice) for rule, advice in named if advice is not None)
+        return tuple(_build_warning(rule, advice) for rule, advice in checked if advice is not None)
 
     def find_tool_name_problems(
         self, tools: Mapping[str, Collection[str]]
     ) -> tuple[SettingsProblem, ...]:
-        """Rules that miss the tools of a server by the case of a letter; `tools` has the names that
-        rules know the tools of each server by, without the server's."""
-        named = [
-            (
-                rule,
-                check_server_tools(
-                    rule.target.server, rule.target.tools, tools[rule.target.server]
-                ),
-            )
-            for rule in self._rules
-            if isinstance(rule.target, ServerTarget) and rule.target.server in tools
-        ]
-        return tuple(_build_warning(rule, advice) for rule, advice in named if advice is not None)
+        """Report rules whose tool name differs from a server's tools only by case.
 
-    def is_path_hidden(self, path: Path, cwd: Path | None) -> bool:
-        """Whether a search leaves out this absolute path. For many paths, use `hiding`."""
-        return self.build_hidden_paths(cwd)(path)
+        `tools` has the rule names of the tools of each server, without the server's name.
+        """
+        checked = [
+            (rule, check_server_tools(target.server, target.tools, tools[target.server]))
+            for rule in self._rules
+            if isinstance(target := rule.target, ServerTarget) and target.server in tools
+        ]
+        return tuple(_build_warning(rule, advice) for rule, advice in checked if advice is not None)
 
     def build_hidden_paths(self, cwd: Path | None) -> Callable[[Path], bool]:
-        """Answers `hides` for the paths of one search, quickly; not to be kept longer."""
-        order = self._config
-        here = (*order.workspace, *((cwd,) if cwd else ()))
-        places = PathAnchors(self.home, tuple(dict.fromkeys(here)))
+        """Return a predicate for absolute paths that a search must omit.
+
+        It caches what it reads of the file system: keep it no longer than one search.
+        """
+        config = self._config
+        anchors = build_anchors(self.home, config.workspace, cwd)
 
         def is_blocked(names: Sequence[Path]) -> bool:
-            outside = order.block_reads_outside and not places.contains_all(
-                names, order.working_directories
+            inside = not config.block_reads_outside or anchors.contains_all(
+                names, config.working_directories
             )
-            return outside or order.protected_paths.is_private(names)
+            return not inside or config.protected_paths.is_private(names)
 
-        return HiddenPaths(order.deny_ask_rules.read_denies, places, is_blocked)
+        return HiddenPaths(config.deny_ask_rules.read_denies, anchors, is_blocked)
 
     def extend(self, allow_rules: tuple[RuleText, ...]) -> "Policy":
-        """The same with these allow rules added: whatever denies or asks still does."""
+        """Return this policy with more allow rules; deny and ask rules still apply."""
         if not allow_rules:
             return self
-        known = self._extended_policies.get(allow_rules)
-        if known is None:
-            rules = [parse_rule(text) for text in allow_rules if text.effect is Effect.ALLOW]
-            added = [rule for rule in rules if isinstance(rule, PermissionRule)]
-            known = copy.copy(self)
-            known._config = replace(
+        extended = self._extended_policies.get(allow_rules)
+        if extended is None:
+            added = _select_allow_rules(map(parse_rule, allow_rules))
+            extended = copy.copy(self)
+            extended._config = replace(
                 self._config, allow_rules=self._config.allow_rules.with_rules(added)
             )
-            known._extended_policies = {}
+            extended._extended_policies = {}
             if len(self._extended_policies) >= _MAX_EXTENDED_POLICIES:
                 self._extended_policies.clear()
-            self._extended_policies[allow_rules] = known
-        return known
+            self._extended_policies[allow_rules] = extended
+        return extended
 
     def suggest_allow_line(self, subject: Subject) -> str:
-        """The line that would allow it, as in `"allow": ["Bash(npm test:*)"]`."""
+        """Return the settings line that would allow the call: `"allow": ["Bash(npm test:*)"]`."""
         return format_allow_line(collect_facts(subject, self.home))
 
     def suggest_rules(self, subject: Subject) -> tuple[str, ...]:
-        """The rules in that line."""
+        """Return the rules of that line."""
         return suggest_rules(collect_facts(subject, self.home))
 
     def suggest_lasting_rules(
         self, subject: Subject, allows: Callable[[tuple[str, ...]], bool]
     ) -> tuple[str, ...]:
-        """The few rules that a lasting yes to this call sets down, none of them needless.
+        """Return the rules that a lasting approval of this call stores, each of them needed.
 
-        `allows` judges the call with such rules added; there are none where they do not suffice.
+        `allows` decides about the call with such rules added; if they do not suffice, there are
+        none.
         """
-        evidence = collect_facts(subject, self.home)
-        rules = suggest_lasting_rules(evidence, self.home, self._config.working_directories)
+        facts = collect_facts(subject, self.home)
+        rules = suggest_lasting_rules(facts, self.home, self._config.working_directories)
         if not rules or len(rules) > _MAX_CANDIDATE_RULES or not allows(rules):
             return ()
         for rule in rules:
@@ -211,21 +203,21 @@ class Policy:
         return rules if len(rules) <= MAX_LASTING_RULES else ()
 
     def explain_insufficient_confirmation(self, subject: Subject, decision: Decision) -> str | None:
-        """Why a client's own confirmation does not settle this question; None where it may."""
+        """Return why the client's own confirmation is not enough here, or None if it is."""
         if not decision.undecided:
             return f"a question that is asked for ({decision.by.origin})"
-        evidence = collect_facts(subject, self.home)
-        if explain_incomplete_parse(evidence) is not None:
+        facts = collect_facts(subject, self.home)
+        if facts.unparsed_reason is not None:
             return "a shell command that is not fully understood"
-        written = [*evidence.writes, *evidence.shell_writes]
-        redirects = evidence.shell_access.redirects if evidence.shell_access else ()
-        known = evidence.unresolved_reason is None and all(touch.known for touch in redirects)
-        if known and all(map(VoteCollector(self._config, evidence).is_inside, written)):
+        writes = [*facts.writes, *facts.shell_writes]
+        redirects = facts.shell_access.redirects if facts.shell_access else ()
+        known = facts.unresolved_reason is None and all(access.known for access in redirects)
+        if known and all(map(VoteCollector(self._config, facts).is_inside, writes)):
             return None
         return "a write outside the workspace"
 
     def _deny_instead_of_ask(self, vote: Vote) -> Vote:
-        """Where nobody is to be asked, a question is a denial."""
+        """Turn an ask into a deny if the mode or the settings permit no questions."""
         if vote.effect is not Effect.ASK or self._asks_denied_by is None:
             return vote
         reason = f"{vote.reason} (nobody is asked: {self._asks_denied_by})"
@@ -236,24 +228,26 @@ def _is_deny_or_ask(rule: ParsedRule) -> bool:
     return rule.effect is not Effect.ALLOW
 
 
-def _is_allow(rule: ParsedRule) -> bool:
-    return rule.effect is Effect.ALLOW
+def _select_allow_rules(rules: Iterable[ParsedRule]) -> list[PermissionRule]:
+    return [
+        rule for rule in rules if isinstance(rule, PermissionRule) and not _is_deny_or_ask(rule)
+    ]
 
 
 def _set_hook_tier(vote: Vote) -> Vote:
-    """A hook is heard in the tier of its effect, whatever it claims."""
+    """Put the vote of a hook into the tier of its effect, whatever tier it has."""
     return replace(vote, tier=TIER_BY_EFFECT[vote.effect])
 
 
 def _find_rule_problems(rules: Iterable[ParsedRule]) -> Iterator[SettingsProblem]:
     for rule in rules:
         if isinstance(rule, MalformedRule):
-            closes = _is_deny_or_ask(rule)
-            fate = "it stands for every call of its tool" if closes else "it is ignored"
-            if closes and rule.target is None:
-                fate = "it names no tool and is ignored"
-            severity = Severity.ERROR if closes else Severity.WARNING
-            yield replace(_build_warning(rule, f"{rule.reason}; {fate}"), severity=severity)
+            restricts = _is_deny_or_ask(rule)
+            effect = "it stands for every call of its tool" if restricts else "it is ignored"
+            if restricts and rule.target is None:
+                effect = "it names no tool and is ignored"
+            severity = Severity.ERROR if restricts else Severity.WARNING
+            yield replace(_build_warning(rule, f"{rule.reason}; {effect}"), severity=severity)
         elif rule.advice is not None:
             yield _build_warning(rule, rule.advice)
 
@@ -265,7 +259,7 @@ def _build_warning(rule: ParsedRule, advice: str) -> SettingsProblem:
 
 
 class LazyHiddenPaths:
-    """Whether rules hide a file, for the length of one call."""
+    """The hidden paths of one call, computed when a tool first asks for one."""
 
     def __init__(self, policy: Policy, cwd: Path | None) -> None:
         self._policy = policy

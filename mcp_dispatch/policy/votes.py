@@ -1,30 +1,30 @@
-"""One call before the rules: everyone who has something to say of it casts a vote."""
+"""Collects the votes on one call: of rules, limits, protected paths and the permission mode."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from mcp_dispatch.fs.resolve import PathAnchors
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.policy.commands.accept_edits import is_accepted_edit
 from mcp_dispatch.policy.commands.critical_removal import find_critical_removal
 from mcp_dispatch.policy.commands.file_access import FileAccess
 from mcp_dispatch.policy.commands.pattern import RuleMatch
 from mcp_dispatch.policy.commands.read_access import ReadAccess
-from mcp_dispatch.policy.facts import CallFacts, FileNames, resolve_accesses
+from mcp_dispatch.policy.facts import CallFacts, FileNames, build_anchors, resolve_accesses
 from mcp_dispatch.policy.paths.protected import ProtectedPaths
 from mcp_dispatch.policy.rules.allow import AllowRules
-from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, ParsedRule, explain_incomplete_parse
+from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, ParsedRule
 from mcp_dispatch.policy.rules.model import MalformedRule, build_origin
 from mcp_dispatch.settings.models import PermissionMode
 
 TIER_BY_EFFECT = {Effect.ALLOW: Tier.ALLOW, Effect.ASK: Tier.HARD_ASK, Effect.DENY: Tier.DENY}
-_PROTECTED_PATHS_SOURCE = "protected paths"
+_PROTECTED_PATHS = "protected paths"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """What holds for every call. `working` are the workspace and the directories added to it."""
+    """What applies to every call. `working_directories` are the workspace and added directories."""
 
     mode: PermissionMode
     home: Path
@@ -42,109 +42,96 @@ class PolicyConfig:
 
 
 class VoteCollector:
-    """The votes of everything but hooks and the tool itself, for one call."""
+    """Collects all votes on one call, except those of hooks and of the tool itself."""
 
     def __init__(self, config: PolicyConfig, facts: CallFacts) -> None:
         self._config = config
         self._facts = facts
-        cwd = facts.subject.cwd
-        # A deny holds from wherever the shell has moved to as well as from the workspace.
-        moved = (*config.workspace, *((cwd,) if cwd else ()))
-        self._anchors = PathAnchors(config.home, tuple(dict.fromkeys(moved)))
+        # A deny rule applies from the current directory of the shell and from the workspace.
+        self._anchors = build_anchors(config.home, config.workspace, facts.subject.cwd)
         self._workspace_anchors = self._anchors.with_directories(config.workspace)
-        self._read_access = ReadAccess(
-            facts,
-            self._anchors,
-            config.working_directories,
-            config.deny_ask_rules,
-            config.protected_paths,
-        )
 
     def collect(self) -> list[Vote]:
-        """The last is always the soft ask."""
+        """Return the votes; the last one is always the soft ask."""
         return [
             *self._collect_rule_votes(),
             *self._collect_boundary_votes(),
             *self._collect_protected_path_votes(),
-            *self._collect_caution_votes(),
+            *self._collect_command_votes(),
             *self._collect_allow_votes(),
             self._build_fallback_vote(),
         ]
 
     def is_inside(self, names: FileNames) -> bool:
-        """Whether every name of the file lies in a working directory."""
+        """Return whether every name of the file lies in a working directory."""
         return self._anchors.contains_all(names, self._config.working_directories)
 
     def _collect_rule_votes(self) -> Iterator[Vote]:
-        for rule, match in self._config.deny_ask_rules.find_matching(self._facts, self._anchors):
-            yield build_rule_vote(rule, match)
+        rules = self._config.deny_ask_rules
+        if not rules.empty:
+            for rule, match in rules.find_matching(self._facts, self._anchors):
+                yield build_rule_vote(rule, match)
 
     def _collect_boundary_votes(self) -> Iterator[Vote]:
-        """`block…OutsideWorkingDirectories`, and paths that cannot be followed."""
-        evidence = self._facts
-        if evidence.unresolved_reason is not None:
-            yield _deny(evidence.unresolved_reason, "path check")
-        if self._config.block_reads_outside and not evidence.subject.delivered:
+        """Apply the `block…OutsideWorkingDirectories` settings, and deny unresolvable paths."""
+        facts = self._facts
+        if facts.unresolved_reason is not None:
+            yield _deny(facts.unresolved_reason, "path check")
+        if self._config.block_reads_outside and not facts.subject.delivered:
             key = "blockReadsOutsideWorkingDirectories"
-            if self._has_file_outside(evidence.reads):
+            if self._has_file_outside(facts.reads):
                 yield _deny("it reads outside the working directories", key)
-            if self._has_file_outside((*evidence.shell_reads, *evidence.shell_mentions)):
+            if self._has_file_outside((*facts.shell_reads, *facts.shell_mentions)):
                 yield _ask("the command names a path outside the working directories", key)
         if self._config.block_writes_outside:
             key = "blockWritesOutsideWorkingDirectories"
-            if self._has_file_outside(evidence.writes):
+            if self._has_file_outside(facts.writes):
                 yield _deny("it writes outside the working directories", key)
-            if any(_is_settings_file(name) for names in evidence.writes for name in names):
+            if any(_is_settings_file(name) for names in facts.writes for name in names):
                 yield _deny("it writes a settings file", key)
 
     def _collect_protected_path_votes(self) -> Iterator[Vote]:
-        evidence, protected = self._facts, self._config.protected_paths
-        writes = (*evidence.writes, *evidence.shell_writes)
-        reads = () if evidence.subject.delivered else evidence.reads
-        if any(
-            map(protected.is_private, (*reads, *evidence.shell_reads, *evidence.shell_mentions))
-        ):
-            yield _deny("it reaches into our own files", _PROTECTED_PATHS_SOURCE)
+        facts, protected = self._facts, self._config.protected_paths
+        writes = (*facts.writes, *facts.shell_writes)
+        reads = () if facts.subject.delivered else facts.reads
+        if any(map(protected.is_private, (*reads, *facts.shell_reads, *facts.shell_mentions))):
+            yield _deny("it reaches into our own files", _PROTECTED_PATHS)
         if any(map(protected.is_own_config, writes)):
-            yield _deny(
-                "it writes a file that decides what is allowed here", _PROTECTED_PATHS_SOURCE
-            )
+            yield _deny("it writes a file that decides what is allowed here", _PROTECTED_PATHS)
         elif any(map(protected.contains_private, writes)):
-            yield _ask("it changes a directory that holds our own files", _PROTECTED_PATHS_SOURCE)
+            yield _ask("it changes a directory that holds our own files", _PROTECTED_PATHS)
         elif any(map(protected.is_own_config, self._list_unread_mentions())):
-            yield _ask(
-                "the command names a file that decides what is allowed here",
-                _PROTECTED_PATHS_SOURCE,
-            )
+            reason = "the command names a file that decides what is allowed here"
+            yield _ask(reason, _PROTECTED_PATHS)
         bypassed = self._config.mode is PermissionMode.BYPASS_PERMISSIONS
         if not bypassed and any(map(protected.is_other_config, writes)):
-            yield _ask("it writes a protected path", _PROTECTED_PATHS_SOURCE)
+            yield _ask("it writes a protected path", _PROTECTED_PATHS)
 
-    def _collect_caution_votes(self) -> Iterator[Vote]:
-        """Questions that every mode asks."""
-        evidence, order = self._facts, self._config
-        if evidence.runs_mcp_dispatch:
-            yield _ask("the command runs mcp-dispatch itself", _PROTECTED_PATHS_SOURCE)
-        if evidence.parsed_command is None:
+    def _collect_command_votes(self) -> Iterator[Vote]:
+        """Ask about dangerous commands, whatever the mode is."""
+        facts, config = self._facts, self._config
+        if facts.runs_mcp_dispatch:
+            yield _ask("the command runs mcp-dispatch itself", _PROTECTED_PATHS)
+        if facts.parsed_command is None:
             return
-        cwd = evidence.subject.cwd
-        here = (cwd,) if cwd else ()
+        cwd = facts.subject.cwd
         removed = find_critical_removal(
-            evidence.parsed_command, here, order.working_directories, order.home
+            facts.parsed_command, (cwd,) if cwd else (), config.working_directories, config.home
         )
         if removed is not None:
             yield _ask(f"it removes {removed}", "critical removals")
 
     def _collect_allow_votes(self) -> Iterator[Vote]:
-        order, evidence = self._config, self._facts
-        if order.mode is PermissionMode.BYPASS_PERMISSIONS:
-            yield _allow("the mode asks nothing", order.mode_origin)
-        if order.mode is PermissionMode.ACCEPT_EDITS and self._is_edit_inside():
-            yield _allow("it edits inside the working directories", order.mode_origin)
-        if order.mode is not PermissionMode.PLAN or evidence.subject.changes_nothing:
-            looks = self._read_access.can_read
-            for rule in order.allow_rules.find_covering(
-                evidence, self._workspace_anchors, self._may_write, looks
+        facts, config = self._facts, self._config
+        if config.mode is PermissionMode.BYPASS_PERMISSIONS:
+            yield _allow("the mode asks nothing", config.mode_origin)
+        if config.mode is PermissionMode.ACCEPT_EDITS and self._is_edit_inside():
+            yield _allow("it edits inside the working directories", config.mode_origin)
+        rules = config.allow_rules
+        permitted = config.mode is not PermissionMode.PLAN or facts.subject.changes_nothing
+        if permitted and not rules.empty:
+            for rule in rules.find_covering(
+                facts, self._workspace_anchors, self._may_write, self._can_read
             ):
                 yield _allow("an allow rule covers it", build_origin(rule))
         yield from self._collect_read_votes()
@@ -153,15 +140,15 @@ class VoteCollector:
         writes = self._facts.writes
         if writes:
             return all(map(self.is_inside, writes))
-        return is_accepted_edit(self._facts, self._is_access_inside, self._read_access.can_read)
+        return is_accepted_edit(self._facts, self._is_access_inside, self._can_read)
 
     def _collect_read_votes(self) -> Iterator[Vote]:
-        evidence, origin = self._facts, Origin("built-in read-only tools")
-        if evidence.subject.harmless:
+        facts, origin = self._facts, Origin("built-in read-only tools")
+        if facts.subject.harmless:
             yield _allow("it only looks at our own answers", origin)
-        if evidence.subject.delivered and evidence.subject.read_paths:
+        if facts.subject.delivered and facts.subject.read_paths:
             yield _allow("it reads a result that was delivered", origin)
-        elif evidence.reads and all(map(self.is_inside, evidence.reads)):
+        elif facts.reads and all(map(self.is_inside, facts.reads)):
             yield _allow("it reads inside the working directories", origin)
         if self._is_permitted_read_command():
             yield _allow("it only looks at what is inside", Origin("built-in read-only commands"))
@@ -175,37 +162,51 @@ class VoteCollector:
 
     def _build_fallback_vote(self) -> Vote:
         reason = "no rule covers this"
-        unclear = explain_incomplete_parse(self._facts)
-        if unclear is not None:
+        unparsed = self._facts.unparsed_reason
+        if unparsed is not None:
             reason = (
-                f"no rule covers this, and the command is not fully understood ({unclear}): split "
+                f"no rule covers this, and the command is not fully understood ({unparsed}): split "
                 "it into simple commands"
             )
         return Vote(Tier.UNDECIDED, Effect.ASK, reason, self._config.mode_origin)
 
+    @cached_property
+    def _read_access(self) -> ReadAccess:
+        config = self._config
+        return ReadAccess(
+            self._facts,
+            self._anchors,
+            config.working_directories,
+            config.deny_ask_rules,
+            config.protected_paths,
+        )
+
+    def _can_read(self, position: int) -> bool:
+        """Return whether the command at that position only reads, and only permitted files."""
+        return self._read_access.can_read(position)
+
     def _may_write(self, access: FileAccess) -> bool:
-        """Whether a redirect's target is a write that would be allowed by itself."""
+        """Return whether writing the target of a redirect would be allowed by itself."""
         files = self._resolve_files(access)
         if files is None or not all(map(self.is_inside, files)):
             return False
-        accepted = self._config.mode is PermissionMode.ACCEPT_EDITS
-        return accepted or bool(
-            self._config.allow_rules.find_write_rules(files, self._workspace_anchors)
-        )
+        if self._config.mode is PermissionMode.ACCEPT_EDITS:
+            return True
+        return bool(self._config.allow_rules.find_write_rules(files, self._workspace_anchors))
 
     def _is_access_inside(self, access: FileAccess) -> bool:
         files = self._resolve_files(access)
         return files is not None and all(map(self.is_inside, files))
 
     def _resolve_files(self, access: FileAccess) -> list[FileNames] | None:
-        """The files it may mean; None where one of them is not known."""
+        """Return the files that the path may mean, or None if one of them is not known."""
         files = list(resolve_accesses([access], self._config.home))
         return None if len(files) < len(access.directories or (None,)) else files
 
     def _list_unread_mentions(self) -> list[FileNames]:
-        """Files that a command names without being known to only read them."""
-        read = set(self._facts.shell_reads)
-        return [names for names in self._facts.shell_mentions if names not in read]
+        """Return the files that the command names and is not known to only read."""
+        reads = set(self._facts.shell_reads)
+        return [names for names in self._facts.shell_mentions if names not in reads]
 
     def _has_file_outside(self, files: Iterable[FileNames]) -> bool:
         return any(not self.is_inside(names) for names in files)

@@ -248,7 +248,7 @@ def test_a_deny_with_a_trailing_slash_guards_the_directory(tmp_path: Path):
     assert judged.evaluate(on_file("Read", home / ".aws" / "credentials")).effect is DENY
     assert judged.evaluate(on_file("Read", home / ".aws")).effect is DENY
     assert judged.evaluate(bash("cat ~/.aws/credentials", tmp_path)).effect is DENY
-    assert judged.is_path_hidden(home / ".aws" / "config", None)
+    assert judged.build_hidden_paths(None)(home / ".aws" / "config")
 
 
 def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Path):

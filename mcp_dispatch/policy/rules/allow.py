@@ -1,4 +1,4 @@
-"""Whether allow rules cover a call: every part of it, and only what is certainly understood."""
+"""Allow rules: whether they cover every part of a call that is fully understood."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,24 +30,25 @@ _READ, _EDIT = ToolTarget("Read"), ToolTarget("Edit")
 
 
 class AllowRules:
-    """The allow rules, filed by what they are about."""
+    """Allow rules, indexed by kind. `empty`: there are none."""
 
     def __init__(self, rules: Sequence[PermissionRule]) -> None:
         self._rules = tuple(rules)
+        self.empty = not self._rules
         bare: dict[int, Target] = {}
         commands: dict[int, CommandPattern] = {}
         domains: dict[int, DomainPattern] = {}
         files: dict[Target, dict[int, PathPattern]] = {_READ: {}, _EDIT: {}}
-        for at, rule in enumerate(self._rules):
+        for position, rule in enumerate(self._rules):
             match rule.specifier:
                 case None:
-                    bare[at] = rule.target
+                    bare[position] = rule.target
                 case CommandPattern() as pattern:
-                    commands[at] = pattern
+                    commands[position] = pattern
                 case PathPattern() as pattern:
-                    files[rule.target][at] = pattern
+                    files[rule.target][position] = pattern
                 case DomainPattern() as pattern:
-                    domains[at] = pattern
+                    domains[position] = pattern
                 case _:
                     continue
         self._bare_rules = TargetIndex(bare)
@@ -55,9 +56,9 @@ class AllowRules:
         self._command_patterns = commands
         self._domains = DomainIndex(domains)
         self._edits = PathRules(files[_EDIT], wide=False)
-        # An Edit allow also grants the read.
+        # An Edit allow also permits the read.
         self._reads = PathRules({**files[_READ], **files[_EDIT]}, wide=False)
-        self._bare_edits = [at for at, target in bare.items() if target == _EDIT]
+        self._bare_edits = [position for position, target in bare.items() if target == _EDIT]
 
     def with_rules(self, rules: Sequence[PermissionRule]) -> "AllowRules":
         return AllowRules([*self._rules, *rules])
@@ -69,19 +70,19 @@ class AllowRules:
         may_write: Callable[[FileAccess], bool],
         can_read: Callable[[int], bool],
     ) -> tuple[PermissionRule, ...]:
-        """The rules that together allow the call; empty where something of it is left over.
+        """Return the rules that together allow the call, or none if a part is not covered.
 
-        `may_write` judges the targets of a command's redirects, `looks` whether the command at a
-        position of the text needs no rule.
+        `may_write` decides about the target of a redirect, `can_read` whether the command at a
+        position of the script needs no rule because it only reads.
         """
         subject = facts.subject
-        whole = sorted(self._bare_rules.find_covering(subject, strict=True))
+        covering = sorted(self._bare_rules.find_covering(subject, strict=True))
         if subject.url is not None:
-            # Heard beside a rule for every host: it may open what that one does not.
+            # Host rules count beside a bare rule: only they open private addresses.
             host = parse_host(subject.url)
-            whole += [] if host is None else sorted(self._domains.find_covering(host))
-        if whole or subject.url is not None:
-            return self._select_rules(whole)
+            covering += [] if host is None else sorted(self._domains.find_covering(host))
+        if covering or subject.url is not None:
+            return self._select_rules(covering)
         if facts.parsed_command is not None:
             return self._find_command_rules(facts, may_write, can_read)
         if facts.writes:
@@ -91,7 +92,7 @@ class AllowRules:
     def find_write_rules(
         self, files: Sequence[FileNames], anchors: PathAnchors
     ) -> tuple[PermissionRule, ...]:
-        """The rules that allow all of these writes, a bare `Edit` among them."""
+        """Return the rules that allow all of these writes; a bare `Edit` allows any."""
         bare = self._select_rules(self._bare_edits)
         return bare or self._find_file_rules(self._edits, files, anchors)
 
@@ -100,14 +101,14 @@ class AllowRules:
     ) -> tuple[PermissionRule, ...]:
         used: list[int] = []
         for names in files:
-            found = rules.find_covering_all(names, anchors)
-            if not found:
+            covering = rules.find_covering_all(names, anchors)
+            if not covering:
                 return ()
-            used.append(min(found))
+            used.append(min(covering))
         return self._select_rules(used)
 
     def _select_rules(self, positions: Sequence[int]) -> tuple[PermissionRule, ...]:
-        return tuple(self._rules[at] for at in dict.fromkeys(positions))
+        return tuple(self._rules[position] for position in dict.fromkeys(positions))
 
     def _find_command_rules(
         self,
@@ -115,19 +116,18 @@ class AllowRules:
         may_write: Callable[[FileAccess], bool],
         can_read: Callable[[int], bool],
     ) -> tuple[PermissionRule, ...]:
-        read, shell = facts.parsed_command, facts.shell_access
-        if read is None or shell is None or not isinstance(read.script, PlainScript):
+        command, shell = facts.parsed_command, facts.shell_access
+        if command is None or shell is None or not isinstance(command.script, PlainScript):
             return ()
-        if not all(map(may_write, shell.redirects)) or not _has_only_file_redirects(read.script):
+        script = command.script
+        if not all(map(may_write, shell.redirects)) or not _has_only_file_redirects(script):
             return ()
-        exact = self._commands.find_exact(read.text)
+        exact = self._commands.find_exact(command.text)
         if exact:
             return self._select_rules(exact[:1])
-        return (
-            ()
-            if _has_unknown_directory(read.script)
-            else self._find_rules_per_command(read.script, can_read)
-        )
+        if _has_unknown_directory(script):
+            return ()
+        return self._find_rules_per_command(script, can_read)
 
     def _find_rules_per_command(
         self, script: PlainScript, can_read: Callable[[int], bool]

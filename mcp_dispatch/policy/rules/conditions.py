@@ -1,4 +1,4 @@
-"""The rule in a hook's `if`: whether it speaks of a call."""
+"""The rule in the `if` of a hook: whether it matches a call."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -7,10 +7,10 @@ from pathlib import Path
 from mcp_dispatch.fs.resolve import PathAnchors
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.commands.pattern import CommandPattern, RuleMatch
-from mcp_dispatch.policy.facts import CallFacts, collect_facts
+from mcp_dispatch.policy.facts import CallFacts, build_anchors, collect_facts
 from mcp_dispatch.policy.paths.pattern import PathPattern
 from mcp_dispatch.policy.rules.allow import AllowRules
-from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, explain_incomplete_parse
+from mcp_dispatch.policy.rules.deny_ask import DenyAskRules
 from mcp_dispatch.policy.rules.model import MalformedRule, PermissionRule, UnmatchablePattern
 from mcp_dispatch.policy.rules.parse import parse_rule
 from mcp_dispatch.policy.subject import Subject
@@ -19,11 +19,12 @@ from mcp_dispatch.settings.settings import RuleText
 
 
 class HookConditions:
-    """Rules of `if`, read once each. A `/path` in them starts at the workspace.
+    """Rules of `if`, parsed once each. A `/path` in them starts at the workspace.
 
-    A hook is a guard, so in doubt the rule speaks of the call (`MAYBE`): where it cannot be read,
-    where the command is not understood. Of a command line it speaks where one part fits, and
-    surely (`YES`) only where the whole is covered: what the hook allows is the whole line.
+    A hook may be a guard, so in doubt the rule matches (`MAYBE`): if it is malformed, or if the
+    command is not understood. A rule matches a command line of which it matches one part. The
+    match is certain (`YES`) only if it covers all parts, because a hook that allows the call
+    allows the whole line.
     """
 
     def __init__(self, home: Path, workspace: Sequence[Path]) -> None:
@@ -33,7 +34,7 @@ class HookConditions:
         self._allow_rules = cache(self._parse_allow_rule)
 
     def find_fault(self, text: str) -> str | None:
-        """What is wrong with the rule; None where it can be judged."""
+        """Return what is wrong with the rule, or None if it can be evaluated."""
         rule = self._parse(text, Effect.ASK)
         if isinstance(rule, MalformedRule):
             return rule.reason
@@ -44,20 +45,19 @@ class HookConditions:
     def match(self, text: str, subject: Subject) -> RuleMatch:
         if self.find_fault(text) is not None:
             return RuleMatch.MAYBE
-        evidence = collect_facts(subject, self._home)
-        here = (*self._workspace, *((subject.cwd,) if subject.cwd else ()))
-        places = PathAnchors(self._home, tuple(dict.fromkeys(here)))
-        rule, asking = self._ask_rules(text)
-        found = asking.find_matching(evidence, places)
-        if not found:
-            return RuleMatch.MAYBE if _is_uncertain(rule, evidence) else RuleMatch.NO
-        if evidence.parsed_command is None or rule.specifier is None:
-            return found[0][1]
-        return RuleMatch.YES if self._covers(text, evidence, places) else RuleMatch.MAYBE
+        facts = collect_facts(subject, self._home)
+        anchors = build_anchors(self._home, self._workspace, subject.cwd)
+        rule, ask_rules = self._ask_rules(text)
+        matches = ask_rules.find_matching(facts, anchors)
+        if not matches:
+            return RuleMatch.MAYBE if _is_uncertain(rule, facts) else RuleMatch.NO
+        if facts.parsed_command is None or rule.specifier is None:
+            return matches[0][1]
+        return RuleMatch.YES if self._covers(text, facts, anchors) else RuleMatch.MAYBE
 
     def _covers(self, text: str, facts: CallFacts, anchors: PathAnchors) -> bool:
-        allowing = self._allow_rules(text)
-        return bool(allowing.find_covering(facts, anchors, lambda _: False, lambda _: False))
+        rules = self._allow_rules(text)
+        return bool(rules.find_covering(facts, anchors, lambda _: False, lambda _: False))
 
     def _parse_ask_rule(self, text: str) -> tuple[PermissionRule, DenyAskRules]:
         rule = self._parse(text, Effect.ASK)
@@ -75,5 +75,5 @@ class HookConditions:
 
 def _is_uncertain(rule: PermissionRule, facts: CallFacts) -> bool:
     if isinstance(rule.specifier, CommandPattern):
-        return facts.parsed_command is not None and explain_incomplete_parse(facts) is not None
+        return facts.unparsed_reason is not None
     return isinstance(rule.specifier, PathPattern) and facts.unresolved_reason is not None

@@ -7,51 +7,10 @@ from difflib import get_close_matches
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.commands.pattern import ANYTHING, CommandPattern, Wildcard
 from mcp_dispatch.policy.commands.wrappers import OPAQUE_WRAPPERS, WRAPPERS
+from mcp_dispatch.policy.known_tools import BUILT_IN_TOOLS, CLAUDE_CODE_TOOLS, PATH_RULE_TOOLS
 from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, is_invalid_gitignore
 from mcp_dispatch.settings.settings import RuleText
 
-BUILT_IN_TOOLS = frozenset(
-    {
-        *("Read", "Write", "Edit", "Glob", "Grep", "Bash", "TaskStop", "WebFetch"),
-        *("tool_search", "call_tool", "read_result"),
-    }
-)
-CLAUDE_CODE_TOOLS = frozenset(
-    {
-        *("Agent", "Task", "Skill", "Cd", "WebSearch", "NotebookEdit", "MultiEdit", "LSP"),
-        *("Monitor", "PowerShell", "ToolSearch", "TodoWrite", "AskUserQuestion", "BashOutput"),
-        *("ExitPlanMode", "EnterPlanMode", "NotebookRead", "SlashCommand", "LS", "KillShell"),
-        "KillBash",
-    }
-)
-"""Tools of Claude Code that do not exist here: rules about them are right, and idle."""
-
-PATH_RULE_TOOLS = {
-    **dict.fromkeys(("Write", "NotebookEdit", "MultiEdit"), "Edit"),
-    **dict.fromkeys(("Glob", "Grep"), "Read"),
-}
-PRIMARY_FIELDS = {
-    **dict.fromkeys(("Read", "Write", "Edit", "MultiEdit"), "file_path"),
-    **dict.fromkeys(("Glob", "Grep"), "path"),
-    **dict.fromkeys(("Bash", "PowerShell"), "command"),
-    "NotebookEdit": "notebook_path",
-    "WebFetch": "url",
-}
-"""The field that a tool's own language is about; `Tool(field:value)` does not reach it."""
-
-PARAMETER_FIELDS = {
-    "Bash": ("description", "timeout", "run_in_background"),
-    "Read": ("offset", "limit", "pages"),
-    "Edit": ("old_string", "new_string", "replace_all"),
-    "Write": ("content",),
-    "Glob": ("pattern",),
-    "Grep": (
-        *("pattern", "glob", "type", "output_mode", "-A", "-B", "-C", "-n", "-i", "context"),
-        *("multiline", "head_limit", "offset"),
-    ),
-    "WebFetch": ("prompt",),
-    "TaskStop": ("task_id", "shell_id"),
-}
 _TOP_DIRECTORIES = frozenset(
     {
         *("Users", "home", "etc", "tmp", "var", "usr", "opt", "root", "private", "mnt", "srv"),

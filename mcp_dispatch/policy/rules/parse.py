@@ -6,13 +6,16 @@ from dataclasses import replace
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.commands.pattern import Wildcard, parse_command_pattern
 from mcp_dispatch.policy.domains import parse_domain_pattern
-from mcp_dispatch.policy.paths.pattern import parse_path_pattern
-from mcp_dispatch.policy.rules.lint import (
+from mcp_dispatch.policy.known_tools import (
     BUILT_IN_TOOLS,
     CLAUDE_CODE_TOOLS,
     PARAMETER_FIELDS,
     PATH_RULE_TOOLS,
     PRIMARY_FIELDS,
+    RENAMED_TOOLS,
+)
+from mcp_dispatch.policy.paths.pattern import parse_path_pattern
+from mcp_dispatch.policy.rules.lint import (
     check_command_pattern,
     check_path_pattern,
     check_tool_name,
@@ -35,7 +38,6 @@ _RULE_SHAPE = re.compile(r"([A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
 _NAME_AT_START = re.compile(r"\s*([A-Za-z0-9_*.-]+)")
 _PARAMETER = re.compile(r"\s*(-?[A-Za-z_][A-Za-z0-9_-]*)\s*:\s*(.*?)\s*", re.DOTALL)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_RENAMED_TOOLS = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
 _TOOLS_WITH_OWN_SYNTAX = frozenset({"Bash", "Read", "Edit", "WebFetch", *PATH_RULE_TOOLS})
 """Tools whose specifier is a command, a path or a host unless it names one of their fields."""
 
@@ -84,7 +86,7 @@ def _parse_target(name: str) -> Target:
         return (
             WildcardTarget(Wildcard.parse(name))
             if "*" in name
-            else ToolTarget(_RENAMED_TOOLS.get(name, name))
+            else ToolTarget(RENAMED_TOOLS.get(name, name))
         )
     server, _, tool = name.removeprefix("mcp__").partition("__")
     if "*" in server or not server:

@@ -42,29 +42,29 @@ def test_a_read_deny_hides_the_files_that_it_covers(
 ):
     judged = policy(tmp_path, Rules(deny=[f"Read({deny})"], allow=["Read"]))
 
-    assert judged.is_path_hidden(tmp_path / path, tmp_path) is hidden
+    assert judged.build_hidden_paths(tmp_path)(tmp_path / path) is hidden
 
 
 def test_only_a_read_deny_hides_files(tmp_path: Path):
     judged = policy(tmp_path, Rules(ask=["Read(a)"], deny=["Edit(a)", "Grep(a)", "Bash(cat a)"]))
 
-    assert not judged.is_path_hidden(tmp_path / "a", tmp_path)
+    assert not judged.build_hidden_paths(tmp_path)(tmp_path / "a")
 
 
 def test_our_own_files_are_hidden_although_no_rule_says_so(tmp_path: Path):
     judged = policy(tmp_path)
 
-    assert judged.is_path_hidden(SETTINGS, None)
-    assert judged.is_path_hidden(Path("/state/results/1"), None)
-    assert not judged.is_path_hidden(tmp_path / "a", None)
+    assert judged.build_hidden_paths(None)(SETTINGS)
+    assert judged.build_hidden_paths(None)(Path("/state/results/1"))
+    assert not judged.build_hidden_paths(None)(tmp_path / "a")
 
 
 def test_a_rule_for_the_directory_that_a_search_moved_to_hides_there(tmp_path: Path):
     judged = policy(tmp_path, Rules(deny=["Read(./top/secret)"]))
     moved = tmp_path / "sub"
 
-    assert judged.is_path_hidden(moved / "top" / "secret", moved)
-    assert not judged.is_path_hidden(moved / "top" / "secret", tmp_path)
+    assert judged.build_hidden_paths(moved)(moved / "top" / "secret")
+    assert not judged.build_hidden_paths(tmp_path)(moved / "top" / "secret")
 
 
 def test_a_link_to_a_hidden_file_is_hidden_and_so_is_what_a_denied_link_leads_to(tmp_path: Path):
@@ -102,8 +102,8 @@ def test_what_cannot_be_followed_is_hidden(tmp_path: Path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     judged = policy(tmp_path, Rules(deny=["Read(x)"]))
 
-    assert judged.is_path_hidden(tmp_path / "loop", tmp_path)
-    assert judged.is_path_hidden(tmp_path / "loop" / "a", tmp_path)
+    assert judged.build_hidden_paths(tmp_path)(tmp_path / "loop")
+    assert judged.build_hidden_paths(tmp_path)(tmp_path / "loop" / "a")
 
 
 def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
@@ -111,9 +111,9 @@ def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
     (tmp_path / "w" / "out").symlink_to(tmp_path / "beside")
     blocked = policy(tmp_path / "w", settings=Settings(block_reads_outside=True))
 
-    assert blocked.is_path_hidden(tmp_path / "beside", None)
-    assert blocked.is_path_hidden(tmp_path / "w" / "out", None)
-    assert not blocked.is_path_hidden(tmp_path / "w" / "in", None)
+    assert blocked.build_hidden_paths(None)(tmp_path / "beside")
+    assert blocked.build_hidden_paths(None)(tmp_path / "w" / "out")
+    assert not blocked.build_hidden_paths(None)(tmp_path / "w" / "in")
 
 
 @settings(deadline=None)
