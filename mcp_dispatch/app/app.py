@@ -258,6 +258,10 @@ class App:
         """The `tools/list` entries of this moment."""
         return self.tool_listing.list_definitions(scope.activated_tools if scope else ())
 
+    def build_instructions(self) -> str:
+        """Return what a client is told about the tools when it connects."""
+        return self.tool_listing.build_instructions()
+
     def on_offers_changed(self, callback: Callable[[str], None]) -> None:
         self._upstreams.on_offers_changed = callback
 

@@ -110,28 +110,15 @@ async def _serve_stdio(options: "AppOptions", state: "StateDirectory") -> int:
     import anyio
 
     from mcp_dispatch.app.app import open_app
-    from mcp_dispatch.server import Backend, McpServer, StoredResultResources
+    from mcp_dispatch.server import McpServer, StdioSessions
     from mcp_dispatch.wire import sdk
     from mcp_dispatch.wire.stdio_server import open_stdio
 
     stopped: list[int] = []
 
     async with open_app(options, state) as app, open_stdio() as stdio:
-        face = McpServer(
-            Backend(
-                dispatcher=app.dispatcher,
-                find_scope=lambda _: app.scope,
-                list_definitions=app.list_definitions,
-                find_input_schema=app.find_input_schema,
-                wait_for_tool=app.wait_for_tool,
-                use_roots=app.use_roots if app.wants_roots else None,
-                wait_for_capacity=stdio.write_queue.wait_for_capacity,
-                ask_timeout=app.ask_timeout,
-                local_resources=StoredResultResources(app.results.directory),
-                build_instructions=app.tool_listing.build_instructions,
-                aggregator=app.resource_aggregator,
-            )
-        )
+        sessions = StdioSessions(app.scope, stdio.write_queue, uses_roots=app.wants_roots)
+        server = McpServer(app, sessions)
         async with anyio.create_task_group() as tasks:
 
             def stop(number: int) -> None:
@@ -139,8 +126,8 @@ async def _serve_stdio(options: "AppOptions", state: "StateDirectory") -> int:
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch_signals, stop)
-            tasks.start_soon(announce_changes, app, face)
-            await sdk.serve(face.server, stdio.reader, stdio.writer)
+            tasks.start_soon(announce_changes, app, server)
+            await sdk.serve(server.server, stdio.reader, stdio.writer)
             tasks.cancel_scope.cancel()
     return EXIT_SIGNAL_BASE + stopped[0] if stopped else 0
 

@@ -81,7 +81,7 @@ async def serve_http(options: "AppOptions", state: "StateDirectory", endpoint: H
     from mcp_dispatch.server.http.serve import serve
 
     stopped: list[int] = []
-    stopping, traffic = anyio.Event(), Backpressure()
+    stopping, backpressure = anyio.Event(), Backpressure()
     async with open_app(options, state) as app, anyio.create_task_group() as tasks:
 
         def stop(number: int) -> None:
@@ -90,35 +90,22 @@ async def serve_http(options: "AppOptions", state: "StateDirectory", endpoint: H
             stopped.append(number)
             stopping.set()
 
-        face, door = _build_server(app, traffic), _build_authenticator(app, endpoint)
+        server, authenticator = (
+            _build_server(app, backpressure),
+            _build_authenticator(app, endpoint),
+        )
         tasks.start_soon(watch_signals, stop)
-        tasks.start_soon(announce_changes, app, face)
+        tasks.start_soon(announce_changes, app, server)
         _print_address(endpoint)
-        await serve(face.server, endpoint.bound, door, app.http, traffic, stopping)
+        await serve(server.server, endpoint.bound, authenticator, app.http, backpressure, stopping)
         tasks.cancel_scope.cancel()
     return EXIT_SIGNAL_BASE + stopped[0] if stopped else 0
 
 
-def _build_server(app: "App", traffic: "Backpressure") -> "McpServer":
-    from mcp_dispatch.server import Backend, McpServer, StoredResultResources
-    from mcp_dispatch.server.http.scopes import HttpScopes
+def _build_server(app: "App", backpressure: "Backpressure") -> "McpServer":
+    from mcp_dispatch.server import HttpSessions, McpServer
 
-    return McpServer(
-        Backend(
-            dispatcher=app.dispatcher,
-            find_scope=HttpScopes(app.open_scope, app.end_scope).find_scope,
-            list_definitions=app.list_definitions,
-            find_input_schema=app.find_input_schema,
-            wait_for_tool=app.wait_for_tool,
-            # Several clients share this server; the roots of one are none of the others'.
-            use_roots=None,
-            wait_for_capacity=traffic.wait_for_capacity,
-            ask_timeout=app.ask_timeout,
-            local_resources=StoredResultResources(app.results.directory),
-            build_instructions=app.tool_listing.build_instructions,
-            aggregator=app.resource_aggregator,
-        )
-    )
+    return McpServer(app, HttpSessions(app.open_scope, app.end_scope, backpressure))
 
 
 def _build_authenticator(app: "App", endpoint: HttpEndpoint) -> "Authenticator":

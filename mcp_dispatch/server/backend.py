@@ -1,67 +1,59 @@
-"""What the face needs of the application."""
+"""The interface of the application that the MCP server calls."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final, Protocol
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.upstream.aggregator import ResourceAggregator
-from mcp_dispatch.wire import sdk
 
-if TYPE_CHECKING:
-    from mcp_dispatch.server.resources import LocalResources
+OFFERS_TIMEOUT_SECONDS: Final = 10.0
 
 
-OFFERS_TIMEOUT_SECONDS = 10.0
+class Backend(Protocol):
+    """The application behind an MCP server. `App` implements it."""
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def results(self) -> ResultStore: ...
+
+    @property
+    def resource_aggregator(self) -> ResourceAggregator:
+        """The resources, prompts and completions of the upstream servers."""
+        ...
+
+    @property
+    def ask_timeout(self) -> float:
+        """Seconds that a person has to answer a question."""
+        ...
+
+    async def list_definitions(self, scope: Scope | None = None) -> list[JsonObject]:
+        """Return the current `tools/list` entries, with the tools that `scope` has activated."""
+        ...
+
+    def find_input_schema(self, name: str) -> JsonObject | None:
+        """Return the input schema of the tool with this name, or None if it is unknown."""
+        ...
+
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait, within a bound, while an upstream that may own this tool name is starting."""
+        ...
+
+    def build_instructions(self) -> str:
+        """Return what a client is told about the tools when it connects, beside our own text."""
+        ...
+
+    def use_roots(self, roots: Sequence[Path]) -> None:
+        """Choose the workspace from the roots of the client."""
+        ...
 
 
-def create_empty_aggregator() -> ResourceAggregator:
-    """Where there are no servers behind us."""
-    return ResourceAggregator(lambda: (), lambda _, name: name, lambda _: False)
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """What the face needs of the application."""
-
-    dispatcher: Dispatcher
-    find_scope: Callable[[sdk.Context], Scope]
-    """Whose state the request shares: the process's, its session's, or its principal's."""
-
-    list_definitions: Callable[[Scope | None], Awaitable[list[JsonObject]]]
-    """The `tools/list` entries as they stand now, with what this scope has activated, if any."""
-
-    find_input_schema: Callable[[str], JsonObject | None]
-    """Of the tool with this name, where it is known."""
-
-    wait_for_tool: Callable[[str], Awaitable[None]]
-    """Waits, within a bound, while a server that may own this tool's name is still starting."""
-
-    use_roots: Callable[[Sequence[Path]], None] | None
-    """Takes the client's roots for the workspace; None where a flag has named it, and where there
-    are several clients."""
-
-    wait_for_capacity: Callable[[], Awaitable[None]]
-    """Waits while too many answers are unread."""
-
-    ask_timeout: float
-
-    aggregator: ResourceAggregator = field(default_factory=create_empty_aggregator)
-    """What the servers behind us offer beside tools, as far as they have said so."""
-
-    local_resources: "LocalResources | None" = None
-    """What `resources/read` answers out of ourselves."""
-
-    build_instructions: Callable[[], str] = lambda: ""
-    """What else a client should know of the tools when it connects."""
-
-    async def wait_for_offers(self) -> ResourceAggregator:
-        """What servers offer, once they have had a while to say so."""
-        await self.aggregator.wait_until_loaded(OFFERS_TIMEOUT_SECONDS)
-        return self.aggregator
-
-    def supports(self, capability: str) -> bool:
-        return self.aggregator.supports(capability)
+async def wait_for_offers(backend: Backend) -> ResourceAggregator:
+    """Return the aggregator once the upstreams have listed what they offer, within a bound."""
+    await backend.resource_aggregator.wait_until_loaded(OFFERS_TIMEOUT_SECONDS)
+    return backend.resource_aggregator

@@ -1,18 +1,22 @@
-"""What clients of an older revision do not know, said in the words they do know."""
+"""Conversions of definitions and results for clients of older protocol revisions."""
+
+from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.results.output_schema import move_structure_to_text
 from mcp_dispatch.results.size import extract_blocks
 
-_RESOURCE_LINKS_SINCE = "2025-06-18"
-_ANY_STRUCTURED_CONTENT_SINCE = "2026-07-28"
+RESOURCE_LINKS_SINCE: Final = "2025-06-18"
+ANY_STRUCTURED_CONTENT_SINCE: Final = "2026-07-28"
 
 
 def convert_definition(version: str, definition: JsonObject) -> JsonObject:
-    """Up to 2025-11-25 an output schema describes an object, and a client may refuse the whole
-    list over another one."""
+    """Remove an output schema that does not describe an object for clients up to 2025-11-25.
+
+    Such a client may reject the whole tool list because of it.
+    """
     schema = definition.get("outputSchema")
-    if version >= _ANY_STRUCTURED_CONTENT_SINCE or schema is None:
+    if version >= ANY_STRUCTURED_CONTENT_SINCE or schema is None:
         return definition
     if isinstance(schema, dict) and schema.get("type") == "object":
         return definition
@@ -20,12 +24,13 @@ def convert_definition(version: str, definition: JsonObject) -> JsonObject:
 
 
 def convert_result(version: str, result: JsonObject) -> JsonObject:
-    if version >= _ANY_STRUCTURED_CONTENT_SINCE:
+    """Replace structured content and resource links that `version` does not have by text."""
+    if version >= ANY_STRUCTURED_CONTENT_SINCE:
         return result
-    structure = result.get("structuredContent")
-    if structure is not None and not isinstance(structure, dict):
+    structured = result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict):
         result = move_structure_to_text(result)
-    if version >= _RESOURCE_LINKS_SINCE:
+    if version >= RESOURCE_LINKS_SINCE:
         return result
     blocks = extract_blocks(result)
     if not any(map(_is_link, blocks)):
@@ -42,5 +47,6 @@ def _is_link(block: Json) -> bool:
 
 def _as_text(block: Json) -> Json:
     link = block if isinstance(block, dict) else {}
-    about = f" ({link['description']})" if "description" in link else ""
-    return {"type": "text", "text": f"[Resource link: {link.get('name')}] {link.get('uri')}{about}"}
+    description = f" ({link['description']})" if "description" in link else ""
+    text = f"[Resource link: {link.get('name')}] {link.get('uri')}{description}"
+    return {"type": "text", "text": text}

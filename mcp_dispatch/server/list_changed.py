@@ -1,24 +1,28 @@
-"""Clients up to 2025-11-25 whose list has grown: told so, and given the time to list again."""
+"""List results and change notifications for clients that keep a copy of the tool list."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire import sdk
 
-RELIST_TIMEOUT_SECONDS = 0.5
-"""How long an answer is held for a client to list again."""
+LIST_TTL_MS: Final = 60_000
+RELIST_TIMEOUT_SECONDS: Final = 0.5
+"""How long a response is held back for the client to fetch the list again."""
 
-SETTLE_SECONDS = 0.05
-"""How long the client then has to take the list in, before the answer has its model go on."""
+SETTLE_SECONDS: Final = 0.05
+"""How long the client then has to process the list before its model reads the response."""
 
-_TRACKER_KEY = "mcp_dispatch/relisting"
+_TRACKER_KEY: Final = "mcp_dispatch/relisting"
 
 
 class ListChangedTracker:
-    """One client's way with its list: whether it follows a notice. One that did not within the
-    time is taken for one that never does, and is not waited for again."""
+    """Records whether one client up to 2025-11-25 fetches its tool list again when notified.
+
+    A client that did not do so in time is assumed to never do it, and is not waited for again.
+    """
 
     def __init__(self) -> None:
         self._follows_notices = True
@@ -27,50 +31,51 @@ class ListChangedTracker:
 
     @property
     def is_current(self) -> bool:
-        """Whether the client's list can be taken to be what we would answer now."""
+        """Whether the client is assumed to have the current list."""
         return self._has_listed and self._follows_notices
 
     def record_list(self) -> None:
-        """The client is being given the list as it stands."""
+        """Record that the current list is sent to the client."""
         self._has_listed = True
-        listed, self._list_sent = self._list_sent, anyio.Event()
-        listed.set()
+        self._list_sent.set()
+        self._list_sent = anyio.Event()
 
     async def notify_and_wait(self, notify: Callable[[], Awaitable[None]]) -> bool:
-        """Tells the client that its list has changed; whether it has listed again since. One that
-        never listed need not know."""
+        """Notify the client that its list has changed; return whether it has fetched it since.
+
+        A client that never listed is not notified.
+        """
         if not self._has_listed:
             return False
-        listed = self._list_sent
+        list_sent = self._list_sent
         with anyio.move_on_after(RELIST_TIMEOUT_SECONDS):
             await notify()
             if self._follows_notices:
-                await listed.wait()
-        self._follows_notices = self._follows_notices and listed.is_set()
+                await list_sent.wait()
+        self._follows_notices = self._follows_notices and list_sent.is_set()
         if self._follows_notices:
             await anyio.sleep(SETTLE_SECONDS)
         return self._follows_notices
 
 
 def get_tracker(ctx: sdk.Context) -> ListChangedTracker:
-    """Of the connection, which in the modern era is one request: lists do not grow there."""
-    kept = sdk.get_connection_state(ctx)
-    if _TRACKER_KEY not in kept:
-        kept[_TRACKER_KEY] = ListChangedTracker()
-    relisting = kept[_TRACKER_KEY]
-    assert isinstance(relisting, ListChangedTracker)
-    return relisting
+    """Return the tracker of the connection.
+
+    In the modern era a connection is one request, and lists do not change because of a call.
+    """
+    state = sdk.get_connection_state(ctx)
+    tracker = state.setdefault(_TRACKER_KEY, ListChangedTracker())
+    assert isinstance(tracker, ListChangedTracker)
+    return tracker
 
 
 async def notify_tools_changed(client: sdk.Outbound) -> None:
     await client.notify("notifications/tools/list_changed", None)
 
 
-LIST_TTL_MS = 60_000
-
-
 def build_list_result(ctx: sdk.Context, key: str, entries: list[Json]) -> JsonObject:
-    listed: JsonObject = {key: entries}
-    return (
-        listed | {"ttlMs": LIST_TTL_MS, "cacheScope": "private"} if sdk.is_modern(ctx) else listed
-    )
+    """Return the result of a list method; 2026-07-28 adds how long it may be cached."""
+    result: JsonObject = {key: entries}
+    if sdk.is_modern(ctx):
+        result |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
+    return result

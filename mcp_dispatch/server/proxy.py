@@ -1,12 +1,11 @@
-"""A request that goes to one server behind us, and its answer on the way back."""
+"""Forwarding of one client request to one upstream server."""
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final
 
-from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from mcp_dispatch.model.calls import PreHookResult
@@ -18,40 +17,52 @@ from mcp_dispatch.pipeline.pending import PendingRequest
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.server.backend import Backend
 from mcp_dispatch.server.client import WireClient, run_until_disconnect
+from mcp_dispatch.server.sessions import ClientSessions
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.requests.request import resume_request
 from mcp_dispatch.upstream.requests.send import RequestSpec
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.wire import sdk
+from mcp_dispatch.wire.sdk import MCPError
 
 ProxyOutcome = JsonObject | ProtocolError | InputRequired
 
-_GATEWAY_PARAMS = frozenset({"_meta", "inputResponses", "requestState"})
+_GATEWAY_PARAMS: Final = frozenset({"_meta", "inputResponses", "requestState"})
+"""Parameters that are handled here and not forwarded."""
 
 
 class UpstreamProxy:
-    def __init__(self, backend: Backend) -> None:
+    """Forwards requests other than `tools/call` and records them in the journal."""
+
+    def __init__(self, backend: Backend, sessions: ClientSessions) -> None:
         self._backend = backend
+        self._sessions = sessions
 
     async def forward(
         self, ctx: sdk.Context, server: Supervisor, overrides: JsonObject | None = None
     ) -> JsonObject:
-        """The server's answer to the request, in which `changes` stand for the client's own words:
-        the name that the server knows, for one."""
-        scope = self._backend.find_scope(ctx)
-        said = {
+        """Return the upstream's result. `overrides` replace parameters of the client.
+
+        A name is overridden, for example, because the upstream knows the prompt by another one.
+        """
+        scope = self._sessions.find_scope(ctx)
+        params = {
             key: value for key, value in (ctx.params or {}).items() if key not in _GATEWAY_PARAMS
         }
-        answer = partial(self._send, ctx, server, scope, said, overrides or {})
+        send = partial(self._send, ctx, server, scope, params, overrides or {})
         started, clock = time.time(), time.monotonic()
         outcome: ProxyOutcome = ProtocolError(INTERNAL_ERROR, "cancelled")
         try:
-            outcome = await run_until_disconnect(sdk.get_request_ended(ctx), answer)
+            outcome = await run_until_disconnect(sdk.get_request_ended(ctx), send)
         except CallFailed as failure:
             outcome = ProtocolError(INTERNAL_ERROR, str(failure))
         finally:
             await self._backend.dispatcher.record_proxied_request(
-                *(secrets.token_hex(8), ctx.method, server.name, said, outcome),
+                id=secrets.token_hex(8),
+                method=ctx.method,
+                server=server.name,
+                params=params,
+                outcome=outcome,
                 scope=scope,
                 started=started,
                 seconds=time.monotonic() - clock,
@@ -59,9 +70,8 @@ class UpstreamProxy:
         if isinstance(outcome, ProtocolError):
             raise MCPError(outcome.code, outcome.message, outcome.data)
         if isinstance(outcome, InputRequired):
-            state = scope.pending_requests.add(
-                [ctx.method, said], PendingRequest(outcome.continuation, PreHookResult())
-            )
+            pending = PendingRequest(outcome.continuation, PreHookResult())
+            state = scope.pending_requests.add([ctx.method, params], pending)
             return build_input_required(outcome.input_requests, state)
         return outcome
 
@@ -73,14 +83,14 @@ class UpstreamProxy:
         client_params: JsonObject,
         overrides: JsonObject,
     ) -> ProxyOutcome:
-        respondent = self._backend.dispatcher.build_client_bridge(scope, WireClient(ctx))
+        bridge = self._backend.dispatcher.build_client_bridge(scope, WireClient(ctx))
         progress = _create_progress_sender(ctx)
-        resumed = _pop_retry(ctx, scope, client_params)
-        if resumed is not None:
-            return await resume_request(resumed, respondent, progress)
+        retry = _pop_retry(ctx, scope, client_params)
+        if retry is not None:
+            return await resume_request(retry, bridge, progress)
         params: JsonObject = {**client_params, **overrides}
-        asked = RequestSpec(ctx.method, params, ctx.method, sdk.get_raw_meta(ctx), progress)
-        return await server.send(asked, respondent)
+        request = RequestSpec(ctx.method, params, ctx.method, sdk.get_raw_meta(ctx), progress)
+        return await server.send(request, bridge)
 
 
 def build_input_required(requests: JsonObject, state: str) -> JsonObject:
@@ -93,18 +103,17 @@ def read_input_responses(params: Mapping[str, Any]) -> JsonObject:
 
 
 def _pop_retry(ctx: sdk.Context, scope: Scope, client_params: JsonObject) -> Retry | None:
-    state = (ctx.params or {}).get("requestState")
+    params = ctx.params or {}
+    state = params.get("requestState")
     if not isinstance(state, str):
         return None
-    waiting = scope.pending_requests.pop(state, [ctx.method, client_params])
-    return (
-        Retry(waiting.continuation, read_input_responses(ctx.params or {}))
-        if waiting is not None
-        else None
-    )
+    pending = scope.pending_requests.pop(state, [ctx.method, client_params])
+    if pending is None:
+        return None
+    return Retry(pending.continuation, read_input_responses(params))
 
 
 def _create_progress_sender(ctx: sdk.Context) -> Progress | None:
     if "progressToken" not in sdk.get_raw_meta(ctx):
         return None
-    return cast(Callable[[JsonObject], Awaitable[None]], partial(sdk.send_progress, ctx))
+    return partial(sdk.send_progress, ctx)

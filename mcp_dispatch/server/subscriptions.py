@@ -1,17 +1,17 @@
-"""Who wants to hear of which resource, and of which log messages; servers are told the sum of it."""
+"""Subscriptions of clients to resource updates and log messages, and the relay of both.
 
-import logging
+Each upstream is subscribed to the union of what its clients have subscribed to.
+"""
+
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
-from mcp.server.subscriptions import ResourceUpdated, SubscriptionBus
-from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.server.backend import Backend
+from mcp_dispatch.server.backend import Backend, wait_for_offers
 from mcp_dispatch.server.client import (
     LOG_LEVELS,
     LOG_MESSAGE_METHOD,
@@ -22,20 +22,22 @@ from mcp_dispatch.server.client import (
 from mcp_dispatch.server.resources import build_not_found_error, parse_uri
 from mcp_dispatch.upstream.requests.relay import RESOURCE_UPDATED, ServerNotification
 from mcp_dispatch.wire import sdk
+from mcp_dispatch.wire.sdk import MCPError
 
-logger = logging.getLogger(__name__)
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""Resources that one client may subscribe to."""
 
-MAX_SUBSCRIPTIONS = 1_000
-"""Resources of one client."""
-
-NOTIFY_TIMEOUT_SECONDS = 5.0
+NOTIFY_TIMEOUT_SECONDS: Final = 5.0
 
 
 class Subscriptions:
-    """Clients up to 2025-11-25 are known here from their handshake to their end; later ones for as
-    long as they listen."""
+    """The connected clients and their subscriptions.
 
-    def __init__(self, backend: Backend, bus: SubscriptionBus) -> None:
+    A client up to 2025-11-25 is kept from its handshake to the end of its connection, a later
+    one while its `subscriptions/listen` is open.
+    """
+
+    def __init__(self, backend: Backend, bus: sdk.SubscriptionBus) -> None:
         self._backend = backend
         self._bus = bus
         self._states: dict[sdk.Outbound, dict[str, Any]] = {}
@@ -46,7 +48,7 @@ class Subscriptions:
         return list(self._states)
 
     def add_client(self, ctx: sdk.Context) -> None:
-        """Until its connection ends, the client is told things."""
+        """Notify this client until its connection ends."""
         client = sdk.get_connection_outbound(ctx)
         if client in self._states:
             return
@@ -63,14 +65,14 @@ class Subscriptions:
 
     async def subscribe(self, ctx: sdk.Context) -> JsonObject:
         uri = parse_uri(ctx)
-        if (await self._backend.wait_for_offers()).find_owner(uri) is None:
+        if (await wait_for_offers(self._backend)).find_owner(uri) is None:
             raise build_not_found_error(ctx, uri)
-        watched = self._subscribed_uris.setdefault(sdk.get_connection_outbound(ctx), set())
-        if len(watched) >= MAX_SUBSCRIPTIONS:
+        uris = self._subscribed_uris.setdefault(sdk.get_connection_outbound(ctx), set())
+        if len(uris) >= MAX_SUBSCRIPTIONS:
             raise MCPError(
                 INVALID_PARAMS, f"more than {MAX_SUBSCRIPTIONS} resources are subscribed to"
             )
-        watched.add(uri)
+        uris.add(uri)
         await self._update_servers()
         return {}
 
@@ -81,7 +83,7 @@ class Subscriptions:
 
     @asynccontextmanager
     async def track_listen(self, ctx: sdk.Context) -> AsyncGenerator[None, None]:
-        """While a `subscriptions/listen` is open, servers are told what it wants to hear of."""
+        """Keep the resource subscriptions of a `subscriptions/listen` while it is open."""
         listener, uris = object(), _parse_listen_uris(ctx)
         if not uris:
             yield
@@ -96,83 +98,84 @@ class Subscriptions:
                 await self._update_servers()
 
     async def _update_servers(self) -> None:
-        offered = await self._backend.wait_for_offers()
-        wanted: dict[str, set[str]] = {server.name: set() for server in offered.servers}
+        """Subscribe each upstream to the resources of its own that any client subscribes to."""
+        aggregator = await wait_for_offers(self._backend)
+        uris_by_server: dict[str, set[str]] = {server.name: set() for server in aggregator.servers}
         for uri in {uri for uris in self._subscribed_uris.values() for uri in uris}:
-            owner = offered.find_owner(uri)
+            owner = aggregator.find_owner(uri)
             if owner is not None:
-                wanted[owner.name].add(uri)
-        for server in offered.servers:
-            await server.resources.watch(frozenset(wanted[server.name]))
+                uris_by_server[owner.name].add(uri)
+        for server in aggregator.servers:
+            await server.resources.watch(frozenset(uris_by_server[server.name]))
 
     # -- log messages
 
     async def set_level(self, ctx: sdk.Context) -> JsonObject:
+        """Set the level of this client, and the lowest level of all clients at the upstreams."""
         level = (ctx.params or {}).get("level")
         if level not in LOG_LEVELS:
             raise MCPError(
                 INVALID_PARAMS, f"logging/setLevel: expected one of {', '.join(LOG_LEVELS)}"
             )
-        set_log_level(sdk.get_connection_state(ctx), cast(str, level))
+        level = cast(str, level)
+        set_log_level(sdk.get_connection_state(ctx), level)
         levels = [get_log_level(state) for state in self._states.values()]
-        lowest = min(
-            (each for each in levels if each), key=LOG_LEVELS.index, default=cast(str, level)
-        )
-        for server in (await self._backend.wait_for_offers()).servers:
+        lowest = min((each for each in levels if each), key=LOG_LEVELS.index, default=level)
+        for server in (await wait_for_offers(self._backend)).servers:
             await server.resources.set_log_level(lowest)
         return {}
 
-    # -- what servers say
+    # -- notifications of upstreams
 
-    async def relay_notification(self, notice: ServerNotification) -> None:
-        if notice.method == RESOURCE_UPDATED:
-            await self._relay_update(notice)
-        elif notice.upstream_request is not None:
-            await notice.upstream_request.bridge.client.send_notification(
-                notice.method, notice.params
-            )
+    async def relay_notification(self, notification: ServerNotification) -> None:
+        if notification.method == RESOURCE_UPDATED:
+            await self._relay_update(notification)
+        elif notification.upstream_request is not None:
+            client = notification.upstream_request.bridge.client
+            await client.send_notification(notification.method, notification.params)
         else:
-            await self._notify_all(notice)
+            await self._notify_all(notification)
 
-    async def _relay_update(self, notice: ServerNotification) -> None:
-        uri = notice.params.get("uri")
+    async def _relay_update(self, notification: ServerNotification) -> None:
+        uri = notification.params.get("uri")
         if not isinstance(uri, str):
             return
-        owner = (await self._backend.wait_for_offers()).find_owner(uri)
-        if owner is None or owner.name != notice.server:
-            return  # it speaks of what is another's
-        await self._bus.publish(ResourceUpdated(uri=uri))
-        hearing = [each for each, uris in self._subscribed_uris.items() if uri in uris]
-        clients = [each for each in self._states if each in hearing]
-        await notify_clients(clients, notice.method, notice.params)
+        owner = (await wait_for_offers(self._backend)).find_owner(uri)
+        if owner is None or owner.name != notification.server:
+            return  # an upstream must not announce updates of another upstream's resources
+        await self._bus.publish(sdk.ResourceUpdated(uri=uri))
+        subscribers = {each for each, uris in self._subscribed_uris.items() if uri in uris}
+        clients = [client for client in self._states if client in subscribers]
+        await notify_clients(clients, notification.method, notification.params)
 
-    async def _notify_all(self, notice: ServerNotification) -> None:
-        """What belongs to no request is for everybody who may hear it."""
+    async def _notify_all(self, notification: ServerNotification) -> None:
+        """Send a notification without a request to all clients; filter log messages by level."""
         clients = [
             client
             for client, state in self._states.items()
-            if notice.method != LOG_MESSAGE_METHOD
-            or is_severe_enough(notice.params, get_log_level(state))
+            if notification.method != LOG_MESSAGE_METHOD
+            or is_severe_enough(notification.params, get_log_level(state))
         ]
-        await notify_clients(clients, notice.method, notice.params)
+        await notify_clients(clients, notification.method, notification.params)
 
 
 async def notify_clients(
     clients: Iterable[sdk.Outbound], method: str, params: JsonObject | None
 ) -> None:
+    """Notify the clients concurrently: one that does not read must not delay the others."""
+
     async def notify(client: sdk.Outbound) -> None:
-        # One client that does not read must not keep the news from the others.
         with anyio.move_on_after(NOTIFY_TIMEOUT_SECONDS):
             await client.notify(method, params)
 
-    async with anyio.create_task_group() as notices:
+    async with anyio.create_task_group() as tasks:
         for client in clients:
-            notices.start_soon(notify, client)
+            tasks.start_soon(notify, client)
 
 
 def _parse_listen_uris(ctx: sdk.Context) -> list[str]:
-    wanted = (ctx.params or {}).get("notifications")
-    given = cast(JsonObject, wanted) if isinstance(wanted, dict) else {}
-    uris = given.get("resourceSubscriptions")
-    found = uris if isinstance(uris, list) else []
-    return [uri for uri in found if isinstance(uri, str)][:MAX_SUBSCRIPTIONS]
+    notifications = (ctx.params or {}).get("notifications")
+    filters = cast(JsonObject, notifications) if isinstance(notifications, dict) else {}
+    uris = filters.get("resourceSubscriptions")
+    entries = uris if isinstance(uris, list) else []
+    return [uri for uri in entries if isinstance(uri, str)][:MAX_SUBSCRIPTIONS]

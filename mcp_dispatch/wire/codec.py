@@ -1,29 +1,29 @@
-"""JSON text to values and back: integers exact, key order kept, oddities refused."""
+"""Decodes and encodes JSON: integers are exact, key order is kept, dubious input is rejected."""
 
 import msgspec
 
 from mcp_dispatch.model.json import Json, JsonObject
 
 MAX_DEPTH = 256
-"""Deeper values are refused: whoever walks a value later may do so recursively."""
+"""Deeper values are rejected, because later code may walk a value recursively."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Undecodable(ValueError):
-    """A line that is not JSON we accept; the text says why, without quoting the line."""
+    """The line is not acceptable JSON. The message gives the reason without quoting the line."""
 
 
 class Unencodable(ValueError):
-    """A value that has no JSON form: a lone surrogate, a foreign object, too deep."""
+    """The value has no JSON form: a lone surrogate, a foreign object, or nested too deep."""
 
 
 def decode(line: bytes | bytearray | memoryview) -> Json:
-    """The value of one line.
+    """Return the value of one line. Raises `Undecodable`.
 
-    Refused: malformed JSON, invalid UTF-8, NaN, numbers outside a double (`1e400`), integers
-    over 4300 digits, lone surrogates, more than `MAX_DEPTH` levels. Of duplicate keys the last
-    stands. A byte order mark at the start of any line is skipped: some shells put one in front.
+    Rejected are malformed JSON, invalid UTF-8, NaN, numbers outside a double (`1e400`), integers
+    over 4300 digits, lone surrogates, and more than `MAX_DEPTH` levels. The last of duplicate keys
+    wins. A byte order mark at the start of a line is skipped, because some shells write one.
     """
     text = bytes(line).removeprefix(_BYTE_ORDER_MARK)
     try:
@@ -40,7 +40,10 @@ def decode(line: bytes | bytearray | memoryview) -> Json:
 
 
 def encode(message: JsonObject) -> bytes:
-    """Compact JSON without a newline. A NaN, which `decode` never gives, is written as null."""
+    """Return compact JSON without a newline. NaN, which `decode` never returns, becomes null.
+
+    Raises `Unencodable`.
+    """
     try:
         return msgspec.json.encode(message)
     except RecursionError as error:
@@ -50,7 +53,7 @@ def encode(message: JsonObject) -> bytes:
 
 
 def _is_too_deep(value: Json) -> bool:
-    # Level by level rather than recursively, so that the check itself cannot run out of stack.
+    # Level by level instead of recursively, so that the check itself cannot overflow the stack.
     level = _filter_containers([value])
     for _ in range(MAX_DEPTH):
         if not level:

@@ -1,4 +1,4 @@
-"""File descriptors as byte streams: pipes and sockets on the event loop, others on a thread."""
+"""File descriptors as byte streams: pipes and sockets on the event loop, others in a thread."""
 
 import os
 import stat
@@ -14,15 +14,15 @@ CHUNK_BYTES = 65_536
 
 
 def copy_descriptor(descriptor: int) -> int:
-    """A private duplicate outside 0-2, which children would otherwise take for their own."""
+    """Return a duplicate above 2, because children inherit 0 to 2 as their standard streams."""
     low: list[int] = []
     try:
         while (copy := os.dup(descriptor)) <= 2:
             low.append(copy)
         return copy
     finally:
-        for each in low:
-            os.close(each)
+        for unused in low:
+            os.close(unused)
 
 
 def is_regular_file(descriptor: int) -> bool:
@@ -30,9 +30,9 @@ def is_regular_file(descriptor: int) -> bool:
 
 
 class _Descriptor:
-    """A private duplicate of a descriptor, non-blocking where the event loop can watch it.
+    """A private duplicate of a descriptor, non-blocking if the event loop can poll it.
 
-    The flag belongs to the open file, not to the descriptor, so it is put back at the end.
+    The flag belongs to the open file, not to the descriptor, so `close` restores it.
     """
 
     def __init__(self, fd: int) -> None:
@@ -47,7 +47,7 @@ class _Descriptor:
             os.set_blocking(self._fd, False)
 
     def close(self) -> None:
-        """Give the duplicate back; whoever waits on it gets `anyio.ClosedResourceError`."""
+        """Close the duplicate. A task that waits on it gets `anyio.ClosedResourceError`."""
         if self._closed:
             return
         self._closed = True
@@ -59,7 +59,7 @@ class _Descriptor:
 
 class FdReader(_Descriptor):
     async def receive(self) -> bytes:
-        """The next bytes, b"" at the end. Raises `anyio.BrokenResourceError`."""
+        """Return the next bytes, or b"" at the end. Raises `anyio.BrokenResourceError`."""
         if self._closed:
             raise anyio.ClosedResourceError
         try:
@@ -75,19 +75,19 @@ class FdReader(_Descriptor):
             except BlockingIOError:
                 await anyio.wait_readable(self._fd)
             else:
-                # Others get a turn however fast the peer writes; what was read is not lost.
+                # Let other tasks run even if the peer writes fast; shielded, so no bytes are lost.
                 await anyio.lowlevel.cancel_shielded_checkpoint()
                 return chunk
 
     async def _read_in_thread(self) -> bytes:
         if self._is_terminal and sys.platform != "win32":
-            # So that no thread is left in a read that only the next key press would end.
+            # Else a thread could stay blocked in a read that only the next key press ends.
             await anyio.wait_readable(self._fd)
         return await anyio.to_thread.run_sync(os.read, self._fd, CHUNK_BYTES)
 
 
 class FdWriter(_Descriptor):
-    """Writes whole messages. The rest of a message whose `send` was cancelled goes out first."""
+    """Writes whole messages. `send` first writes the rest of a message whose `send` was cancelled."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
@@ -95,7 +95,7 @@ class FdWriter(_Descriptor):
         self._guard = anyio.ResourceGuard("writing to")
 
     async def send(self, message: bytes) -> None:
-        """Return when all is written. Raises `anyio.BrokenResourceError`."""
+        """Return when the whole message is written. Raises `anyio.BrokenResourceError`."""
         with self._guard:
             await self._flush()
             self._unsent = memoryview(message)
@@ -129,17 +129,17 @@ class FdWriter(_Descriptor):
 
 @contextmanager
 def acquire_standard_descriptors() -> Generator[tuple[int | None, int | None]]:
-    """Private duplicates of fd 0 and 1; meanwhile 0 reads nothing and 1 is standard error.
+    """Yield private duplicates of fd 0 and 1; meanwhile 0 is empty and 1 is standard error.
 
-    None stands for a stream that was closed when the interpreter started: its number may belong
-    to anybody by now, so it is left alone.
+    A stream that was closed when the interpreter started is None: another file may have its
+    number by now, so that number is not touched.
     """
     stdin = _replace_descriptor(0, _open_null(os.O_RDONLY)) if sys.__stdin__ is not None else None
     stdout = _replace_descriptor(1, _open_stderr_copy()) if sys.__stdout__ is not None else None
     try:
         yield stdin, stdout
     finally:
-        # What was printed meanwhile belongs on standard error, not into the client's stream.
+        # Text printed meanwhile must go to standard error, not into the client's stream.
         if sys.stdout is not None:
             with suppress(OSError, ValueError):
                 sys.stdout.flush()

@@ -1,9 +1,8 @@
-"""JSON objects to the SDK's messages and back; the envelope is checked here, nothing is copied."""
+"""Checks JSON-RPC envelopes and converts JSON objects to the SDK's messages and back."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from mcp.shared.message import MessageMetadata, SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
     ErrorData,
@@ -15,14 +14,15 @@ from mcp_types import (
 )
 
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.wire.sdk import MessageMetadata, SessionMessage
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeProblem:
-    """Why a message is not one we take.
+    """Why a message is rejected.
 
-    `id` is for the answer: set only where the message is a request. `awaited` is set where it is
-    a broken response: the id of the request of ours that it was meant for.
+    `id` is the id of an invalid request, for the error response. `response_id` is the id of an
+    invalid response: the request of ours that it answers.
     """
 
     code: int
@@ -32,17 +32,20 @@ class EnvelopeProblem:
 
 
 def check_envelope(message: Json) -> EnvelopeProblem | None:
-    """What the SDK would stumble over. A member that is null counts as absent, but for `id`."""
+    """Return why the SDK could not process the message, or None.
+
+    A member that is null counts as absent, except for `id`.
+    """
     if isinstance(message, list):
         return _build_problem("batches are not supported; send one message per line")
     if not isinstance(message, dict):
         return _build_problem("expected a JSON object")
-    asks, answers = message.get("method") is not None, _has_outcome(message)
-    if asks and answers:
+    has_method, has_outcome = message.get("method") is not None, _has_outcome(message)
+    if has_method and has_outcome:
         return _build_problem("a message has a method, or a result or an error, not both")
-    if asks:
+    if has_method:
         return _check_request(message)
-    if answers:
+    if has_outcome:
         return _check_response(message)
     return _build_problem(
         "expected a method, a result or an error", id=parse_request_id(message.get("id"))
@@ -50,14 +53,14 @@ def check_envelope(message: Json) -> EnvelopeProblem | None:
 
 
 def parse_request_id(value: Json) -> RequestId | None:
-    """A string or an integer; `true` is no integer here."""
+    """Return `value` if it is a string or an integer, but not a boolean; else None."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return value
     return None
 
 
 def to_session_message(message: JsonObject, metadata: MessageMetadata = None) -> SessionMessage:
-    """For a message without an envelope problem. Unknown members beside the known are dropped."""
+    """Convert a message without an envelope problem. Unknown top-level members are dropped."""
     return SessionMessage(_to_sdk(message), metadata)
 
 
@@ -104,7 +107,7 @@ def _check_request(message: JsonObject) -> EnvelopeProblem | None:
 
 
 def _has_overflow(params: JsonObject) -> bool:
-    # The SDK's receive loop turns both into floats, and an OverflowError there ends the connection.
+    # The SDK's receive loop converts both to floats; an OverflowError there ends the connection.
     return any(_is_too_large_for_double(params.get(member)) for member in ("progress", "total"))
 
 
@@ -124,7 +127,7 @@ def _check_response(message: JsonObject) -> EnvelopeProblem | None:
     if error is not None and not _is_valid_error(error):
         text = "error must be an object with an integer code and a string message"
         return _build_problem(text, response_id=id)
-    # An error about a request whose id could not be read has null here.
+    # An error response to a request with an unreadable id has the id null.
     if id is None and (error is None or message.get("id") is not None):
         return _build_problem("id must be a string or an integer")
     return None
@@ -134,21 +137,21 @@ def _is_valid_error(error: Json) -> bool:
     if not isinstance(error, dict):
         return False
     code = error.get("code")
-    whole = isinstance(code, int) and not isinstance(code, bool)
-    return whole and isinstance(error.get("message"), str)
+    is_integer = isinstance(code, int) and not isinstance(code, bool)
+    return is_integer and isinstance(error.get("message"), str)
 
 
 def _to_sdk(
     message: JsonObject,
 ) -> JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError:
     method, params = message.get("method"), message.get("params")
-    given: dict[str, Any] = {} if params is None else {"params": params}
+    optional: dict[str, Any] = {} if params is None else {"params": params}
     if method is not None and "id" in message:
         return JSONRPCRequest.model_construct(
-            jsonrpc="2.0", id=message["id"], method=method, **given
+            jsonrpc="2.0", id=message["id"], method=method, **optional
         )
     if method is not None:
-        return JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, **given)
+        return JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, **optional)
     error = message.get("error")
     if not isinstance(error, dict):
         return JSONRPCResponse.model_construct(

@@ -1,26 +1,27 @@
-"""Chunks of bytes to lines, in time linear in the bytes and memory bounded by the limit."""
+"""Splits chunks of bytes into lines, in linear time and with bounded memory."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
-_HEAD_BYTES = 200
+_HEAD_BYTES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class OverlongLine:
-    """A line over the limit, skipped: its length without the newline, and its first bytes."""
+    """A skipped line over the limit: its length without the newline, and its first bytes."""
 
     length: int
     head: bytes
 
 
 class BoundedLineReader:
-    """The lines that `receive` brings, which gives b"" or raises `EndOfStream` at the end.
+    """Reads lines from `receive`, which returns b"" or raises `EndOfStream` at the end.
 
-    A line ends in LF or CRLF; the last may lack it. Blank lines are skipped. A line of more than
-    `limit` bytes is read to its end, kept nowhere, and reported as `Overlong`.
+    A line ends in LF or CRLF; the last line may lack it. Blank lines are skipped. A line of more
+    than `max_bytes` bytes is read to its end without being kept, and returned as `OverlongLine`.
     """
 
     def __init__(self, receive: Callable[[], Awaitable[bytes]], max_bytes: int) -> None:
@@ -33,7 +34,10 @@ class BoundedLineReader:
         self._ended = False
 
     async def read_line(self) -> bytes | OverlongLine:
-        """The next line without its end, or `anyio.EndOfStream`. A cancelled call loses nothing."""
+        """Return the next line without its line end. A cancelled call loses no bytes.
+
+        Raises `anyio.EndOfStream`.
+        """
         while True:
             line = self._take_line()
             if line is None:
@@ -42,7 +46,7 @@ class BoundedLineReader:
                 return line
 
     def _take_line(self) -> bytes | OverlongLine | None:
-        """The next line, if its end has been received."""
+        """Return the next line, or None if its end has not been received."""
         end = self._chunk.find(b"\n", self._position)
         if end < 0:
             self._append_piece(self._chunk[self._position :])
@@ -57,7 +61,7 @@ class BoundedLineReader:
 
     def _append_piece(self, piece: bytes) -> None:
         self._length += len(piece)
-        # One byte more than the limit, as the last may turn out to be the CR of a line end.
+        # One byte more than the limit is kept: the last byte may be the CR of a line end.
         if self._length <= self._max_bytes + 1:
             self._partial += piece
         elif len(self._partial) < _HEAD_BYTES:

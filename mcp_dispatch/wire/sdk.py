@@ -1,8 +1,9 @@
-"""The one module that touches the SDK's provisional surface; a contract test watches it."""
+"""The only module that imports the SDK's provisional interfaces; a contract test watches it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn, cast
-from uuid import uuid4
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self, cast
 
 import anyio
 from mcp.server.connection import Connection
@@ -10,10 +11,25 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import ListenHandler
-from mcp.shared.dispatcher import CallOptions, Outbound
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    SubscriptionBus,
+    ToolsListChanged,
+)
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Outbound, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import (
+    ClientMessageMetadata,
+    MessageMetadata,
+    ServerMessageMetadata,
+    SessionMessage,
+)
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     METHOD_NOT_FOUND,
@@ -27,26 +43,43 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.sdk_streams import SessionReader, SessionWriter
 
 __all__ = [
     "PRINCIPAL_KEY",
     "REQUEST_ENDED_KEY",
     "CallNext",
     "CallOptions",
+    "ClientMessageMetadata",
     "Context",
+    "DispatchContext",
     "DispatchServer",
+    "InMemorySubscriptionBus",
+    "JSONRPCDispatcher",
+    "ListenHandler",
     "MCPError",
+    "MessageMetadata",
     "Middleware",
     "Outbound",
+    "PromptsListChanged",
+    "ResourceUpdated",
+    "ResourcesListChanged",
     "Result",
+    "ServerMessageMetadata",
+    "SessionMessage",
+    "SessionReader",
+    "SessionWriter",
+    "StreamableHTTPSessionManager",
+    "SubscriptionBus",
+    "ToolsListChanged",
+    "TransportContext",
+    "coerce_request_id",
     "complete_result",
     "create_state_boundary",
     "get_client_capabilities",
-    "get_connection_key",
     "get_connection_outbound",
     "get_connection_state",
     "get_principal",
+    "get_progress_token",
     "get_raw_meta",
     "get_request_ended",
     "get_request_outbound",
@@ -64,21 +97,62 @@ Context = ServerRequestContext[Any, Any]
 Middleware = ServerMiddleware[Any]
 Result = HandlerResult
 
-STATE_TTL_SECONDS = 600
-_CONNECTION_KEY = "mcp_dispatch/connection"
+STATE_TTL_SECONDS: Final = 600
 
-PRINCIPAL_KEY = "mcp_dispatch.principal"
-"""Under this key of an ASGI scope stands who makes the request."""
+PRINCIPAL_KEY: Final = "mcp_dispatch.principal"
+"""The key of the ASGI scope that holds the principal of the request."""
 
-REQUEST_ENDED_KEY = "mcp_dispatch.over"
-"""Under this key of an ASGI scope stands an event: the client has left, or the server ends."""
+REQUEST_ENDED_KEY: Final = "mcp_dispatch.over"
+"""The key of the ASGI scope that holds an event: the client disconnected, or the server stops."""
+
+
+class _Stream:
+    """The part that the SDK's read and write streams have in common."""
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class SessionReader(_Stream, ABC):
+    """The SDK's interface of a read stream."""
+
+    @abstractmethod
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises `anyio.EndOfStream`."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class SessionWriter(_Stream, ABC):
+    """The SDK's interface of a write stream."""
+
+    @abstractmethod
+    async def send(self, item: SessionMessage, /) -> None: ...
 
 
 class DispatchServer(Server[Any]):
-    """A server whose methods are answered by middleware with raw dicts.
-
-    `answers` names the methods that the middleware answers, which makes the SDK advertise them.
-    """
+    """A server whose methods are answered by middleware with raw dicts."""
 
     def __init__(
         self,
@@ -87,21 +161,18 @@ class DispatchServer(Server[Any]):
         version: str,
         middleware: Iterable[Middleware],
         methods: Iterable[str] = ("tools/list", "tools/call"),
-        instructions: str | None = None,
         listen: ListenHandler | None = None,
         find_input_schema: Callable[[str], JsonObject | None] | None = None,
         supports: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Without `input_schema`, which finds a tool's schema by its name, the SDK lists all tools
-        for every call over HTTP, to compare its headers."""
-        super().__init__(
-            name,
-            version=version,
-            instructions=instructions,
-            get_tool_input_schema=find_input_schema,
-        )
+        """Register `methods`, which the middleware answers, so that the SDK advertises them.
+
+        Without `find_input_schema` the SDK lists all tools for every call over HTTP, to compare
+        its headers with the input schema of the tool.
+        """
+        super().__init__(name, version=version, get_tool_input_schema=find_input_schema)
         self._supports = supports
-        # The SDK puts a middleware of its own, for OpenTelemetry, into this list.
+        # Replaces the SDK's own OpenTelemetry middleware, which is in the list by default.
         self.middleware[:] = middleware
         for method in methods:
             self.add_request_handler(method, RequestParams, _reject_method)
@@ -118,16 +189,18 @@ class DispatchServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> ServerCapabilities:
-        """What can be answered and is offered by somebody."""
-        every = super().get_capabilities(
+        """Return the capabilities that have a method here and an upstream that supports them."""
+        capabilities = super().get_capabilities(
             notification_options,
             experimental_capabilities,
             extensions,
             protocol_version=protocol_version,
         )
-        # Lists may be empty now and filled by a server that is added later; nothing announces that.
+        # Resources and prompts stay: an upstream that is added later may fill their empty lists,
+        # and no notification announces a new capability.
         names = ("logging", "completions")
-        return every.model_copy(update={name: None for name in names if not self._supports(name)})
+        unsupported = {name: None for name in names if not self._supports(name)}
+        return capabilities.model_copy(update=unsupported)
 
     def create_initialization_options(
         self,
@@ -152,7 +225,7 @@ async def serve(server: DispatchServer, reader: SessionReader, writer: SessionWr
 
 
 def create_state_boundary(audience: str) -> Middleware:
-    """Seals the request state of 2026-07-28 under a key that lives as long as the process."""
+    """Return a middleware that seals request states (2026-07-28) with a key of this process."""
     security = RequestStateSecurity.ephemeral(ttl=STATE_TTL_SECONDS)
     return RequestStateBoundary(security, default_audience=audience)
 
@@ -160,7 +233,7 @@ def create_state_boundary(audience: str) -> Middleware:
 def open_dispatcher(
     reader: SessionReader, writer: SessionWriter
 ) -> JSONRPCDispatcher[TransportContext]:
-    """A raw JSON-RPC peer for an upstream: `run`, `send_raw_request`, `notify`."""
+    """Return a raw JSON-RPC peer for an upstream: `run`, `send_raw_request`, `notify`."""
     return JSONRPCDispatcher[TransportContext](reader, writer)
 
 
@@ -172,50 +245,43 @@ def is_modern(ctx: Context) -> bool:
 def is_open(ctx: Context) -> bool:
     """Whether requests may be served: after the handshake, and always in the modern era.
 
-    A middleware that answers by itself comes before the SDK's own check.
+    A middleware that answers by itself runs before the SDK's own check.
     """
     return _get_connection(ctx).initialize_accepted
 
 
 def get_request_outbound(ctx: Context) -> Outbound:
-    """The channel that belongs to this request; requests on it fail in the modern era."""
+    """Return the channel of this request; sending requests on it fails in the modern era."""
     return ctx.session._request_outbound  # pyright: ignore[reportPrivateUsage]  no public way
 
 
 def get_connection_outbound(ctx: Context) -> Outbound:
-    """The channel that outlives the request, for `list_changed`; modern clients get none there."""
+    """Return the channel that outlives the request; it does not reach modern clients."""
     return _get_connection(ctx).outbound
 
 
 def get_connection_state(ctx: Context) -> dict[str, Any]:
-    """Ours to fill; as old as the connection, which in the modern era is one request."""
+    """Return a dict of ours that lives as long as the connection (modern era: the request)."""
     return _get_connection(ctx).state
 
 
-def get_connection_key(ctx: Context) -> str | None:
-    """Tells connections apart; None in the modern era, which has none."""
-    if is_modern(ctx):
-        return None
-    return str(get_connection_state(ctx).setdefault(_CONNECTION_KEY, uuid4().hex))
-
-
 def on_connection_end(ctx: Context, callback: Callable[[], Awaitable[None]]) -> None:
-    """`then` runs once the connection is over and its calls have ended, for five seconds at most."""
+    """Run `callback` when the connection and its calls have ended, for five seconds at most."""
     _get_connection(ctx).exit_stack.push_async_callback(callback)
 
 
 def get_principal(ctx: Context) -> str:
-    """Who makes this request over HTTP."""
+    """Return the principal that makes this request over HTTP."""
     return str(_get_asgi_scope(ctx)[PRINCIPAL_KEY])
 
 
 def get_request_ended(ctx: Context) -> anyio.Event | None:
-    """Set when nobody waits for the answer any more; None where the SDK itself notices that."""
+    """Return the event that cancels the request, or None if the SDK detects disconnects itself."""
     return cast("anyio.Event | None", _get_asgi_scope(ctx).get(REQUEST_ENDED_KEY))
 
 
 def get_client_capabilities(ctx: Context) -> JsonObject:
-    """What the client declared, in the handshake or with the request, as it looks on the wire."""
+    """Return what the client declared in the handshake or the request, in its JSON form."""
     declared = ctx.session.client_capabilities
     if declared is None:
         return {}
@@ -223,49 +289,56 @@ def get_client_capabilities(ctx: Context) -> JsonObject:
 
 
 def get_raw_meta(ctx: Context) -> JsonObject:
-    """The request's `_meta` as it came."""
+    """Return the unvalidated `_meta` of the request."""
     meta: Json = (ctx.params or {}).get("_meta")
     return meta if isinstance(meta, dict) else {}
 
 
-async def send_progress(ctx: Context, update: JsonObject) -> None:
-    """Tell the client of progress as it came, if it asked to be told."""
+def get_progress_token(ctx: Context) -> str | int | None:
+    """Return the progress token of the request, or None if it has no valid one."""
     token = get_raw_meta(ctx).get("progressToken")
-    if isinstance(token, (str, int)) and not isinstance(token, bool):
+    return token if isinstance(token, str | int) and not isinstance(token, bool) else None
+
+
+async def send_progress(ctx: Context, update: JsonObject) -> None:
+    """Send a progress notification if the request has a progress token."""
+    token = get_progress_token(ctx)
+    if token is not None:
         params = {**update, "progressToken": token}
         await get_request_outbound(ctx).notify("notifications/progress", params)
 
 
 def with_instructions(response: Result, text: str) -> Result:
-    """The answer to `initialize` or `server/discover`, with these instructions."""
+    """Return the result of `initialize` or `server/discover` with these instructions."""
     if isinstance(response, InitializeResult | DiscoverResult):
         return response.model_copy(update={"instructions": text})
     return {**response, "instructions": text} if isinstance(response, dict) else response
 
 
 def complete_result(server: DispatchServer, ctx: Context, result: JsonObject) -> JsonObject:
-    """The envelope that 2026-07-28 asks of a result given by middleware; else the result itself."""
+    """Add the members that 2026-07-28 requires in every result of a middleware."""
     if not is_modern(ctx):
         return result
-    given = result.get("_meta")
-    meta = given if isinstance(given, dict) else {}
-    stamp: JsonObject = {SERVER_INFO_META_KEY: server.server_info_stamp}
-    return {"resultType": "complete", **result, "_meta": {**stamp, **meta}}
+    meta = result.get("_meta")
+    server_info: JsonObject = {SERVER_INFO_META_KEY: server.server_info_stamp}
+    merged_meta = {**server_info, **(meta if isinstance(meta, dict) else {})}
+    return {"resultType": "complete", **result, "_meta": merged_meta}
 
 
 def with_capabilities(server: DispatchServer, ctx: Context, response: Result) -> Result:
-    """The answer to `initialize` or `server/discover`, with what is offered by now."""
-    version = ctx.protocol_version if is_modern(ctx) else None
-    legacy = server.create_initialization_options().capabilities
-    now = legacy if version is None else server.get_capabilities(protocol_version=version)
+    """Return the result of `initialize` or `server/discover` with the current capabilities."""
+    if is_modern(ctx):
+        capabilities = server.get_capabilities(protocol_version=ctx.protocol_version)
+    else:
+        capabilities = server.create_initialization_options().capabilities
     if isinstance(response, InitializeResult | DiscoverResult):
-        return response.model_copy(update={"capabilities": now})
-    wire = now.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return response.model_copy(update={"capabilities": capabilities})
+    wire = capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
     return {**response, "capabilities": wire} if isinstance(response, dict) else response
 
 
 def _get_asgi_scope(ctx: Context) -> Mapping[str, Any]:
-    """Of the HTTP request that brought this one; empty on other transports."""
+    """Return the ASGI scope of the HTTP request; empty on other transports."""
     return cast("Mapping[str, Any]", getattr(ctx.request, "scope", {}))
 
 

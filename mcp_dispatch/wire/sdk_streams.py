@@ -1,13 +1,10 @@
 """The SDK's read and write streams over lines of bytes, for the pipes of an upstream."""
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self
+from typing import Final
 
 import anyio
-from mcp.shared.message import SessionMessage
 
 from mcp_dispatch.wire.codec import Undecodable, decode, encode
 from mcp_dispatch.wire.jsonrpc import (
@@ -18,51 +15,18 @@ from mcp_dispatch.wire.jsonrpc import (
     to_session_message,
 )
 from mcp_dispatch.wire.lines import BoundedLineReader, OverlongLine
+from mcp_dispatch.wire.sdk import SessionMessage, SessionReader, SessionWriter
 
-_SAMPLE_BYTES = 200
+_SAMPLE_BYTES: Final = 200
 
 OnInvalidLine = Callable[[str, bytes], None]
-"""Takes the kind (`overlong`, `undecodable`, `envelope`) and the first bytes of the line."""
-
-
-class SessionReader(ABC):
-    """What the SDK expects of a read stream, all but `receive` itself."""
-
-    def __init__(self) -> None:
-        self._closed = False
-
-    @abstractmethod
-    async def receive(self) -> SessionMessage | Exception:
-        """The next message. Raises `anyio.EndOfStream`."""
-
-    async def aclose(self) -> None:
-        self._closed = True
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+"""Is called with the kind (`overlong`, `undecodable`, `envelope`) and the first bytes of the line."""
 
 
 class MessageReader(SessionReader):
-    """The messages of an upstream. A line that is none is counted, reported and skipped.
+    """Reads the messages of an upstream. An invalid line is counted, reported and skipped.
 
-    A broken response fails the request that it was meant for, instead of leaving it to wait.
+    An invalid response fails the request that it answers, which would wait in vain otherwise.
     """
 
     def __init__(self, lines: BoundedLineReader, on_invalid_line: OnInvalidLine) -> None:
@@ -101,7 +65,7 @@ class MessageReader(SessionReader):
 
 
 def build_failed_response(problem: EnvelopeProblem | None) -> SessionMessage | None:
-    """What the SDK is told in place of a broken response, so that its waiter learns of it."""
+    """Return an error response that replaces an invalid one, or None if no request waits for it."""
     if problem is None or problem.response_id is None:
         return None
     return to_session_message(
@@ -109,35 +73,12 @@ def build_failed_response(problem: EnvelopeProblem | None) -> SessionMessage | N
     )
 
 
-class SessionWriter(ABC):
-    """What the SDK expects of a write stream, all but `send` itself."""
-
-    def __init__(self) -> None:
-        self._closed = False
-
-    @abstractmethod
-    async def send(self, item: SessionMessage, /) -> None: ...
-
-    async def aclose(self) -> None:
-        self._closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-
 class MessageWriter(SessionWriter):
-    """Messages to an upstream, one at a time.
+    """Writes messages to an upstream, one at a time.
 
-    `send` is given whole lines. Cancelled half-way it must finish that line before the next, as
-    `FdWriter` and anyio's process streams do: half a line would spoil every later one.
+    `send` is called with whole lines. When it is cancelled half-way, it must write the rest of
+    that line before the next one, as `FdWriter` and anyio's process streams do: half a line
+    would corrupt every later message.
     """
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:

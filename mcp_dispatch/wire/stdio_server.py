@@ -1,18 +1,18 @@
-"""Our own standard input and output as the SDK's streams, guarded against what clients send."""
+"""Standard input and output of the server as the SDK's streams, with limits on what a client costs."""
 
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import anyio
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RequestId
 
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import Undecodable, Unencodable, decode, encode
 from mcp_dispatch.wire.fds import FdReader, FdWriter, acquire_standard_descriptors, is_regular_file
-from mcp_dispatch.wire.in_flight import InFlightRequests
 from mcp_dispatch.wire.jsonrpc import (
     build_error_message,
     check_envelope,
@@ -21,30 +21,98 @@ from mcp_dispatch.wire.jsonrpc import (
     to_session_message,
 )
 from mcp_dispatch.wire.lines import BoundedLineReader, OverlongLine
-from mcp_dispatch.wire.sdk_streams import SessionReader, SessionWriter, build_failed_response
+from mcp_dispatch.wire.sdk import (
+    ServerMessageMetadata,
+    SessionMessage,
+    SessionReader,
+    SessionWriter,
+    coerce_request_id,
+)
+from mcp_dispatch.wire.sdk_streams import build_failed_response
 from mcp_dispatch.wire.write_queue import WriteQueue
 
-TOO_MANY_REQUESTS = -32000
-_MEBIBYTE = 1024 * 1024
+TOO_MANY_REQUESTS: Final = -32000
+_MEBIBYTE: Final = 1024 * 1024
+_OPEN_ENDED_METHODS: Final = frozenset({"subscriptions/listen"})
 
 
 @dataclass(frozen=True, slots=True)
 class StdioLimits:
-    """What one client may cost: bytes of a line, requests in flight, bytes of answers unread."""
+    """Limits of one client."""
 
     line_bytes: int = 64 * _MEBIBYTE
     requests: int = 1000
+    """Requests in flight."""
+
     request_bytes: int = 128 * _MEBIBYTE
+    """Bytes of all requests in flight."""
+
     queued_bytes: int = 8 * _MEBIBYTE
+    """Bytes of responses that the client has not read."""
+
     settle_seconds: float = 600
+    """How long requests of a regular file may run after the end of the file."""
+
     flush_seconds: float = 5
+    """How long queued responses may take to be written when the server stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestInFlight:
+    size: int
+    open_ended: bool
+
+
+class InFlightRequests:
+    """Requests that were passed to the SDK and have no response yet, limited in number and bytes.
+
+    Ids are compared as the SDK correlates them: "7" and 7 are the same id.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int) -> None:
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._requests: dict[RequestId, _RequestInFlight] = {}
+        self._bytes = 0
+        self._request_removed = ChangeSignal()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def contains(self, id: RequestId) -> bool:
+        return coerce_request_id(id) in self._requests
+
+    def has_room(self, size: int) -> bool:
+        """Whether a request of `size` bytes may be added; the first one may have any size."""
+        if not self._requests:
+            return True
+        return len(self._requests) < self._max_requests and self._bytes + size <= self._max_bytes
+
+    def add(self, id: RequestId, method: str, size: int) -> None:
+        is_open_ended = method in _OPEN_ENDED_METHODS
+        self._requests[coerce_request_id(id)] = _RequestInFlight(size, is_open_ended)
+        self._bytes += size
+
+    def remove(self, id: RequestId) -> None:
+        """Remove a request that was answered or never will be. Unknown ids are ignored."""
+        request = self._requests.pop(coerce_request_id(id), None)
+        if request is None:
+            return
+        self._bytes -= request.size
+        self._request_removed.notify()
+
+    async def wait_until_settled(self) -> None:
+        """Wait until all requests are answered but those that last as long as the connection."""
+        await self._request_removed.wait_until(
+            lambda: all(request.open_ended for request in self._requests.values())
+        )
 
 
 class RequestReader(SessionReader):
-    """What the client sends. What the SDK should not see is answered here, then the next line read.
+    """Reads the messages of the client and answers invalid ones itself.
 
-    A client that reads its answers never makes us stop reading. The stream ends with the input,
-    or when the output turns out to be broken.
+    Reading never pauses for a client that reads its responses. The stream ends with the input,
+    or when the output breaks.
     """
 
     def __init__(
@@ -56,7 +124,7 @@ class RequestReader(SessionReader):
         *,
         wait_for_in_flight: bool,
     ) -> None:
-        """`linger`: at the end of the input, wait for the requests in flight."""
+        """`wait_for_in_flight`: when the input ends, let the requests in flight finish."""
         super().__init__()
         self._lines = lines
         self._write_queue = write_queue
@@ -91,16 +159,16 @@ class RequestReader(SessionReader):
             self._read_scope.cancel()
 
     async def _finish_in_flight(self) -> None:
-        # Nobody closes a file to say "stop": its end only says that there are no more requests.
+        # The end of a pipe means "stop"; the end of a file only means "no more requests".
         if self._wait_for_in_flight:
             with anyio.move_on_after(self._limits.settle_seconds):
                 await self._in_flight.wait_until_settled()
 
     async def _accept(self, line: bytes | OverlongLine) -> SessionMessage | None:
+        """Return the message for the SDK, or None if the line was answered here."""
         if isinstance(line, OverlongLine):
-            text = (
-                f"a message of {line.length} bytes is over the limit of {self._limits.line_bytes}"
-            )
+            limit = self._limits.line_bytes
+            text = f"a message of {line.length} bytes is over the limit of {limit}"
             return await self._refuse(None, INVALID_REQUEST, f"Invalid Request: {text}")
         try:
             message = decode(line)
@@ -124,20 +192,20 @@ class RequestReader(SessionReader):
             text = f"too many requests in flight ({len(self._in_flight)}); wait for answers"
             return await self._refuse(id, TOO_MANY_REQUESTS, text)
         self._in_flight.add(id, method, size)
-        unanswered = partial(self._remove_unanswered, id)
-        return to_session_message(message, ServerMessageMetadata(on_request_unanswered=unanswered))
+        remove = partial(self._remove_unanswered, id)
+        return to_session_message(message, ServerMessageMetadata(on_request_unanswered=remove))
 
     async def _remove_unanswered(self, id: RequestId) -> None:
         self._in_flight.remove(id)
 
     async def _refuse(self, id: RequestId | None, code: int, text: str) -> None:
-        # Waits only for a client that does not read even its refusals.
+        # This waits only for a client that does not even read its error responses.
         await self._write_queue.wait_for_capacity()
         self._write_queue.enqueue(_encode_line(build_error_message(id, code, text)))
 
 
 class ResponseWriter(SessionWriter):
-    """What we send. `send` returns when the client's pipe has taken the message."""
+    """Writes messages to the client. `send` returns when the pipe has accepted the message."""
 
     def __init__(self, write_queue: WriteQueue, in_flight: InFlightRequests) -> None:
         super().__init__()
@@ -147,8 +215,8 @@ class ResponseWriter(SessionWriter):
     async def send(self, item: SessionMessage, /) -> None:
         if self._closed:
             raise anyio.ClosedResourceError
-        gone = self._enqueue(from_session_message(item))
-        await gone.wait()
+        written = self._enqueue(from_session_message(item))
+        await written.wait()
         if self._write_queue.broken:
             raise anyio.BrokenResourceError
 
@@ -156,14 +224,13 @@ class ResponseWriter(SessionWriter):
         id = parse_request_id(message.get("id"))
         if "method" in message or id is None:
             return self._write_queue.enqueue(_encode_line(message))
-        return self._write_queue.enqueue(
-            _encode_response(message, id), partial(self._in_flight.remove, id)
-        )
+        remove = partial(self._in_flight.remove, id)
+        return self._write_queue.enqueue(_encode_response(message, id), remove)
 
 
 @dataclass(frozen=True, slots=True)
 class StdioStreams:
-    """The two streams for the SDK, and the outflow whose `room` a call awaits before it runs."""
+    """The two streams for the SDK, and the queue whose capacity a call waits for before it runs."""
 
     reader: RequestReader
     writer: ResponseWriter
@@ -174,36 +241,39 @@ class StdioStreams:
 async def open_stdio(
     limits: StdioLimits | None = None, descriptors: tuple[int | None, int | None] | None = None
 ) -> AsyncGenerator[StdioStreams]:
-    """Serve on fd 0 and 1, taken over meanwhile, or on the given descriptors, which stay yours.
+    """Serve on fd 0 and 1, which are taken over meanwhile, or on the descriptors of the caller.
 
-    At the end, also when cancelled, answers already given are still written, for a bounded time.
+    At the end, also after a cancellation, queued responses are still written for a bounded time.
     """
     limits = limits or StdioLimits()
     with ExitStack() as stack:
         stdin, stdout = descriptors or stack.enter_context(acquire_standard_descriptors())
         source = None if stdin is None else FdReader(stdin)
         sink = None if stdout is None else FdWriter(stdout)
-        for each in (source, sink):
-            if each is not None:
-                stack.callback(each.close)
-        outflow = WriteQueue(_reject_write if sink is None else sink.send, limits.queued_bytes)
+        for stream in (source, sink):
+            if stream is not None:
+                stack.callback(stream.close)
+        write_queue = WriteQueue(_reject_write if sink is None else sink.send, limits.queued_bytes)
         in_flight = InFlightRequests(limits.requests, limits.request_bytes)
-        lines = BoundedLineReader(
-            _read_nothing if source is None else source.receive, limits.line_bytes
+        receive = _read_nothing if source is None else source.receive
+        reader = RequestReader(
+            BoundedLineReader(receive, limits.line_bytes),
+            write_queue,
+            in_flight,
+            limits,
+            wait_for_in_flight=stdin is not None and is_regular_file(stdin),
         )
-        linger = stdin is not None and is_regular_file(stdin)
-        reader = RequestReader(lines, outflow, in_flight, limits, wait_for_in_flight=linger)
-        async with _run_writer(outflow, limits.flush_seconds):
-            yield StdioStreams(reader, ResponseWriter(outflow, in_flight), outflow)
+        async with _run_writer(write_queue, limits.flush_seconds):
+            yield StdioStreams(reader, ResponseWriter(write_queue, in_flight), write_queue)
 
 
 @asynccontextmanager
 async def _run_writer(write_queue: WriteQueue, flush_seconds: float) -> AsyncGenerator[None]:
-    # Shielded, so that what is answered during a cancellation can still be written.
-    writing = anyio.CancelScope(shield=True)
+    # Shielded, so that responses sent during a cancellation can still be written.
+    write_scope = anyio.CancelScope(shield=True)
 
     async def write() -> None:
-        with writing:
+        with write_scope:
             await write_queue.run()
 
     async with anyio.create_task_group() as tasks:
@@ -213,7 +283,7 @@ async def _run_writer(write_queue: WriteQueue, flush_seconds: float) -> AsyncGen
         finally:
             with anyio.move_on_after(flush_seconds, shield=True):
                 await write_queue.wait_until_empty()
-            writing.cancel()
+            write_scope.cancel()
 
 
 async def _read_nothing() -> bytes:
@@ -229,6 +299,7 @@ def _encode_line(message: JsonObject) -> bytes:
 
 
 def _encode_response(message: JsonObject, id: RequestId) -> bytes:
+    """Encode a response; one that has no JSON form becomes an error response."""
     try:
         return _encode_line(message)
     except Unencodable as error:

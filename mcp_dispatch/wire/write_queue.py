@@ -1,10 +1,12 @@
-"""What waits to be written to the client: in order, counted, bounded by who asks for room."""
+"""A bounded queue of lines that one task writes to the client in order."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
+
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
 
 
 def _ignore() -> None:
@@ -23,18 +25,18 @@ class _QueuedLine:
 
 
 class WriteQueue:
-    """A queue of lines and the one task, `run`, that writes them.
+    """A queue of lines and `run`, the one task that writes them.
 
-    A line once accepted is written whole, whatever becomes of the task that brought it. When the
-    client is gone, what waits is dropped and `broken` is set.
+    An accepted line is written as a whole, even if the task that enqueued it is cancelled. When
+    the client is gone, queued lines are dropped and `broken` is set.
     """
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], max_bytes: int) -> None:
         self._send = send
         self._max_bytes = max_bytes
         self._lines: deque[_QueuedLine] = deque()
-        self._line_added = anyio.Event()
-        self._line_removed = anyio.Event()
+        self._line_added = ChangeSignal()
+        self._line_removed = ChangeSignal()
         self._broken = False
         self._on_broken: Callable[[], None] = _ignore
         self.queued_bytes = 0
@@ -45,34 +47,34 @@ class WriteQueue:
         return self._broken
 
     def on_broken(self, callback: Callable[[], None]) -> None:
-        """`tell` is called once, when the client turns out to be gone."""
+        """Call `callback` once, when the client turns out to be gone."""
         self._on_broken = callback
 
     def enqueue(self, line: bytes, on_done: Callable[[], None] = _ignore) -> anyio.Event:
-        """Accept a line. The event is set when it has been written or dropped."""
-        parcel = _QueuedLine(line, on_done)
+        """Accept a line; return an event that is set when it has been written or dropped."""
+        queued = _QueuedLine(line, on_done)
         if self._broken:
-            parcel.finish()
-            return parcel.done
+            queued.finish()
+            return queued.done
         self.queued_bytes += len(line)
-        self._lines.append(parcel)
-        self._line_added.set()
-        return parcel.done
+        self._lines.append(queued)
+        self._line_added.notify()
+        return queued.done
 
     async def wait_for_capacity(self) -> None:
-        """Wait until less than the bound is waiting. Returns at once when the client is gone."""
-        await self._wait_until(lambda: self.queued_bytes < self._max_bytes)
+        """Wait until less than the maximum is queued, or the client is gone."""
+        await self._line_removed.wait_until(
+            lambda: self.queued_bytes < self._max_bytes or self._broken
+        )
 
     async def wait_until_empty(self) -> None:
-        """Wait until nothing is waiting."""
-        await self._wait_until(lambda: not self.queued_bytes)
+        """Wait until nothing is queued, or the client is gone."""
+        await self._line_removed.wait_until(lambda: not self.queued_bytes or self._broken)
 
     async def run(self) -> None:
         """Write until cancelled, or until the client is gone."""
         while not self._broken:
-            if not self._lines:
-                self._line_added = anyio.Event()
-                await self._line_added.wait()
+            await self._line_added.wait_until(lambda: bool(self._lines))
             try:
                 await self._send(self._lines[0].line)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -80,19 +82,14 @@ class WriteQueue:
             else:
                 self._finish_line(self._lines.popleft())
 
-    async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        while not (condition() or self._broken):
-            await self._line_removed.wait()
-
     def _finish_line(self, queued: _QueuedLine) -> None:
         self.queued_bytes -= len(queued.line)
         queued.finish()
-        moved, self._line_removed = self._line_removed, anyio.Event()
-        moved.set()
+        self._line_removed.notify()
 
     def _mark_broken(self) -> None:
         self._broken = True
         while self._lines:
             self._finish_line(self._lines.popleft())
-        self._line_removed.set()
+        self._line_removed.notify()
         self._on_broken()

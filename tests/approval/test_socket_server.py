@@ -58,18 +58,18 @@ async def run_approval_server(run: Path) -> AsyncGenerator[tuple[PendingApproval
 SERVER = """
 import anyio, sys
 from pathlib import Path
-from mcp_dispatch.approval.socket_server import Counter
-from mcp_dispatch.approval.pending import Desk
+from mcp_dispatch.approval.socket_server import ApprovalServer
+from mcp_dispatch.approval.pending import PendingApprovals
 from tests.approval.test_approver import forget
-from tests.approval.test_pending import KEYED
+from tests.approval.test_pending import KEYED_QUESTION
 
 async def main():
-    desk = Desk()
-    counter = Counter(desk, Path(sys.argv[1]), lambda: Path("/project"))
-    await counter.open()
-    desk.leave(KEYED, forget)
-    print(desk.open[0].id, flush=True)
-    await counter.attend()
+    pending = PendingApprovals()
+    server = ApprovalServer(pending, Path(sys.argv[1]), lambda: Path("/project"))
+    await server.open()
+    pending.add_detached(KEYED_QUESTION, forget)
+    print(pending.unanswered[0].id, flush=True)
+    await server.serve()
 
 anyio.run(main)
 """

@@ -7,8 +7,7 @@ import pytest
 from anyio import fail_after, wait_all_tasks_blocked
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.in_flight import InFlightRequests
-from mcp_dispatch.wire.stdio_server import StdioLimits
+from mcp_dispatch.wire.stdio_server import InFlightRequests, StdioLimits
 from tests.support.toy_client import ToyClient, served, until, until_steady
 
 
