@@ -128,13 +128,17 @@ class ToolResult:
 def build_text_result(
     text: str, *, response: Json = None, changes: tuple[ContextChange, ...] = ()
 ) -> ToolResult:
-    return ToolResult({"content": [{"type": "text", "text": text}]}, response, changes)
+    return ToolResult({"content": [build_text_block(text)]}, response, changes)
 
 
 def build_error_result(text: str, *, response: Json = None) -> ToolResult:
     """The tool ran and failed. (A call that is turned down is a `Refused`, not a result.)"""
-    wire: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
+    wire: JsonObject = {"content": [build_text_block(text)], "isError": True}
     return ToolResult(wire, response)
+
+
+def build_text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
 
 
 class ScopeView(Protocol):

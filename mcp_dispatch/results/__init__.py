@@ -1,1 +1,1 @@
-"""Results that fit: measured, previewed, kept on disk."""
+"""Tool results: their size and limits, and the files that hold what is too large to deliver."""

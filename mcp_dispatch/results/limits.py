@@ -1,10 +1,10 @@
-"""How large a result may be before it is kept on disk: what settings say, then the tool itself."""
+"""Size limits of single results and of a batch, from the settings and from the tools."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mcp_dispatch.model.tools import Tool
-from mcp_dispatch.results.fit import MAX_IMAGE_BYTES
+from mcp_dispatch.results.size import MAX_IMAGE_BYTES
 
 MAX_RESULT_CHARS = 50_000
 MAX_BASH_CHARS = 30_000
@@ -14,8 +14,11 @@ _BASH = "Bash"
 
 @dataclass(frozen=True, slots=True)
 class ResultLimit:
-    """`chars` is None for a tool that bounds itself. Only what is `counted` uses up the budget of
-    its batch: who was given a larger or no limit was given it knowingly."""
+    """The limit of one result. `chars` is None for a tool that limits its own output.
+
+    A result with a limit above the default, or without one, does not use the budget of its batch:
+    such a limit was set on purpose.
+    """
 
     chars: int | None
     uses_batch_budget: bool
@@ -23,19 +26,19 @@ class ResultLimit:
 
 @dataclass(frozen=True, slots=True)
 class ResultLimits:
-    """What the settings say; None in `tools` and `servers` means without a limit."""
+    """The limits in the settings, in characters; None in `tools` and `servers` means no limit."""
 
     default: int | None = None
     servers: Mapping[str, int | None] = field(default_factory=lambda: {})
     tools: Mapping[str, int | None] = field(default_factory=lambda: {})
-    """By the name that rules know."""
+    """Keyed by the tool name that rules use."""
 
     bash: int = MAX_BASH_CHARS
     max_image_bytes: int = MAX_IMAGE_BYTES
 
     def find_limit(self, tool: Tool, *, failed: bool = False) -> ResultLimit:
         if failed and tool.server is None and tool.rule_name == _BASH:
-            # The beginning and the end of what it printed: that is all there is of a failure.
+            # Bash has already cut the output of a failed command to its beginning and end.
             return ResultLimit(None, uses_batch_budget=True)
         if tool.rule_name in self.tools:
             return _build_limit(self.tools[tool.rule_name])
@@ -62,7 +65,10 @@ MAX_BATCH_CHARS = 200_000
 
 
 class BatchBudget:
-    """Of one batch. What was decided for a call stays decided, whoever asks again."""
+    """The characters that the results of one batch may use together.
+
+    The decision for a call is made once; a second reservation returns the same answer.
+    """
 
     def __init__(self, chars: int = MAX_BATCH_CHARS) -> None:
         self._remaining = chars
@@ -73,7 +79,7 @@ class BatchBudget:
         return self._remaining
 
     def reserve(self, call_id: str, chars: int) -> bool:
-        """Whether the call's result may be delivered as it is; its size is taken off then."""
+        """Return whether the result of the call may be delivered whole, and deduct its size if so."""
         if call_id not in self._decisions:
             self._decisions[call_id] = chars <= self._remaining
             if chars <= self._remaining:
@@ -81,14 +87,14 @@ class BatchBudget:
         return self._decisions[call_id]
 
     def consume(self, chars: int) -> None:
-        """What is delivered in the place of a result that was not admitted."""
+        """Deduct the size of what replaces a result that did not fit."""
         self._remaining = max(0, self._remaining - chars)
 
 
 def select_results_to_replace(
     sizes: Mapping[str, int], chars: int = MAX_BATCH_CHARS
 ) -> frozenset[str]:
-    """Of a whole batch, by call: the largest results, until the others are within the budget."""
+    """Return the calls with the largest results, until the others are within the budget."""
     left = sum(sizes.values())
     chosen: list[str] = []
     for call, size in _sort_by_size(sizes.items()):

@@ -1,4 +1,4 @@
-"""Locks among the processes that share a results directory: who keeps, who removes, who reads."""
+"""Locks between processes that write, remove and read files of one results directory."""
 
 import os
 import sys
@@ -12,21 +12,23 @@ if sys.platform != "win32":
 
 @contextmanager
 def hold_shared_lock(directory: Path) -> Generator[None, None, None]:
-    """While this is held, nothing in the directory is removed."""
+    """Keep other processes from removing files of the directory."""
     with _lock_directory(directory, exclusive=False):
         yield
 
 
 @contextmanager
 def hold_exclusive_lock(directory: Path) -> Generator[None, None, None]:
-    """While this is held, nobody else counts on a file that is there."""
+    """Wait until no other process holds a lock; then files may be removed."""
     with _lock_directory(directory, exclusive=True):
         yield
 
 
 def lock_open_file(descriptor: int) -> None:
-    """As long as the descriptor of a kept result is open, the file is not removed; and its age
-    starts anew, so that it is still there for the next page."""
+    """Keep the file from being removed while the descriptor is open.
+
+    Its age is reset too, so that the file still exists when the next page is read.
+    """
     with suppress(OSError):
         os.utime(descriptor)
     if sys.platform != "win32":
@@ -35,13 +37,13 @@ def lock_open_file(descriptor: int) -> None:
 
 
 def touch_stored_file(path: Path) -> None:
-    """For who is about to have a kept result read by another program."""
+    """Reset the age of a stored result before another program reads it."""
     with suppress(OSError):
         os.utime(path, follow_symlinks=False)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody reads it at this moment."""
+    """Return whether a process is reading the file now."""
     if sys.platform == "win32":
         return False
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -56,7 +58,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def _lock_directory(directory: Path, *, exclusive: bool) -> Generator[None, None, None]:
-    # The directory itself is what is locked: a lock file could not be made on a full disk.
+    # The lock is on the directory: a lock file could not be created on a full disk.
     if sys.platform == "win32":
         yield
         return

@@ -1,4 +1,4 @@
-"""Our own markers: the texts that stand for a result, and imitations of them made harmless."""
+"""The texts that replace a result, and the escaping of imitations of them in untrusted text."""
 
 import re
 
@@ -19,17 +19,18 @@ _FAKE_MARKER = re.compile(
 
 
 def escape_markers(text: str) -> str:
-    """`text` with the opening `<` of anything that looks like a marker of ours spelt `&lt;`.
+    """Return `text` with the opening `<` of anything like our markers written as `&lt;`.
 
-    The same object where nothing does.
+    Returns the same object if there is nothing to escape.
     """
     return _FAKE_MARKER.sub("&lt;", text) if _FAKE_MARKER.search(text) else text
 
 
 def escape_markers_in_result(wire: JsonObject) -> JsonObject:
-    """The result with every text block made harmless; the same object where none needed it.
+    """Return the result with the markers in its text blocks escaped; the same object if there
+    are none.
 
-    Structured content is left as it is: a program reads it, and its strings are data.
+    Structured content is not changed: a program reads it, and its strings are data.
     """
     blocks = extract_blocks(wire)
     changed = [_escape_markers_in_block(block) for block in blocks]
@@ -46,7 +47,7 @@ def _escape_markers_in_block(block: Json) -> Json:
 
 
 def with_text(block: Json, text: str) -> Json:
-    """The block, or the resource it embeds, showing `text`; all its other fields kept."""
+    """Return the block, or its embedded resource, with `text` and all its other fields."""
     if not isinstance(block, dict):
         return block
     resource = block.get("resource")
@@ -56,12 +57,12 @@ def with_text(block: Json, text: str) -> Json:
 
 
 def render_persisted_text(text: str, stored: StoredResult) -> str:
-    """What the model gets instead of `text`. Its bytes depend on the content alone."""
+    """Return the replacement for `text`. It depends on nothing but the content and its path."""
     return render_persisted_preview(build_preview(text), stored)
 
 
 def render_persisted_preview(preview_text: str, stored: StoredResult) -> str:
-    """The same where only the beginning of the text is at hand."""
+    """Return the replacement for a text of which the caller has only the beginning."""
     return (
         "<persisted-output>\n"
         f"Output too large ({format_size(stored.size)}). Full output saved to: {stored.path}\n"
@@ -75,7 +76,7 @@ def render_persisted_preview(preview_text: str, stored: StoredResult) -> str:
 
 
 def render_persisted_file(kind: str, stored: StoredResult) -> str:
-    """What the model gets instead of content that is not text; `kind` is a MIME type of ours."""
+    """Return the replacement for content that is not text; `kind` is a MIME type that we know."""
     return (
         "<persisted-output>\n"
         f"Content of type {kind} ({format_size(stored.size)}) was decoded and saved to: {stored.path}\n"
@@ -84,7 +85,7 @@ def render_persisted_file(kind: str, stored: StoredResult) -> str:
 
 
 def build_resource_link(stored: StoredResult, mime_type: str) -> JsonObject:
-    """The kept result as a resource that this client can read, page by page."""
+    """Return a link with which the client can read the stored result page by page."""
     return {
         "type": "resource_link",
         "uri": stored.uri,
@@ -96,7 +97,7 @@ def build_resource_link(stored: StoredResult, mime_type: str) -> JsonObject:
 
 
 def cut_middle(text: str, max_chars: int, reason: str) -> str:
-    """Head and tail of a text that could be neither shown nor kept, in about `room` characters."""
+    """Return head and tail of a text that could not be stored, about `max_chars` long."""
     notice = (
         f"[Output too large ({format_size(len(encode_utf8(text)))}) and not kept on disk: {reason}. "
         "The middle is left out. Ask for a smaller part.]"
@@ -120,7 +121,7 @@ def build_stop_notes(reason: str | None) -> tuple[str, ...]:
 
 
 def add_stop_reason(wire: JsonObject, stop_reason: str | None) -> JsonObject:
-    """The result with the reason to stop in its `_meta`, where there is one."""
+    """Return the result with the reason to stop, if there is one, in its `_meta`."""
     if stop_reason is None:
         return wire
     meta = wire.get("_meta")

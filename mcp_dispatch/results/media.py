@@ -1,4 +1,4 @@
-"""Content that is not text: what a block carries, and the file it is decoded to."""
+"""Images, audio and blobs in content blocks, and how they are decoded to files."""
 
 import binascii
 import re
@@ -68,7 +68,7 @@ MODEL_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/we
 
 @dataclass(frozen=True, slots=True)
 class BlockMedia:
-    """Base64 in a block. `mime_type` is one that we know; `image` is what a model may look at."""
+    """Base64 data of a block. `mime_type` is one that we know; `is_image` if models can view it."""
 
     data: str
     mime_type: str
@@ -76,7 +76,7 @@ class BlockMedia:
 
     @property
     def size(self) -> int:
-        """Bytes once decoded."""
+        """The number of bytes after decoding."""
         return len(self.data) * 3 // 4
 
     @property
@@ -84,12 +84,12 @@ class BlockMedia:
         return _SUFFIXES.get(self.mime_type, ".bin")
 
     def as_decoded_source(self) -> ContentSource:
-        """Raises `binascii.Error` while it is read where the data is not base64."""
+        """Return a source that raises `binascii.Error` when invalid base64 is read."""
         return lambda: _decode_base64(self.data)
 
 
 def extract_media(block: Json) -> BlockMedia | None:
-    """What an image, an audio block or an embedded blob carries."""
+    """Return the data of an image block, an audio block or an embedded blob."""
     if not isinstance(block, dict):
         return None
     kind = block.get("type")
@@ -104,15 +104,17 @@ def extract_media(block: Json) -> BlockMedia | None:
 
 
 def guess_mime_type(path: Path) -> str:
-    """Of a kept result, by the suffix that we gave it."""
+    """Return the MIME type of a stored result by its suffix."""
     return next(
         (known for known, suffix in _SUFFIXES.items() if suffix == path.suffix), _UNKNOWN_MIME_TYPE
     )
 
 
 def _detect_mime_type(declared: Json, data: str) -> str:
-    """The stated one where we know it, else what the first bytes say: nothing else of a server's
-    text reaches the name of a file."""
+    """Return the declared type if we know it, otherwise the type that the first bytes indicate.
+
+    The type decides the suffix of a file, so no other text from a server may be used.
+    """
     plain = declared.partition(";")[0].strip().lower() if isinstance(declared, str) else ""
     if plain in _SUFFIXES:
         return plain

@@ -1,9 +1,9 @@
-"""What clients hold a result against: structure that fits the schema that was listed, always."""
+"""Makes structured content conform to the advertised output schema, so that clients accept it."""
 
 from collections.abc import Sequence
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import Validator
+from mcp_dispatch.model.tools import Validator, build_text_block
 from mcp_dispatch.results.markers import escape_markers
 from mcp_dispatch.results.parts import contains_structure
 from mcp_dispatch.results.preview import build_preview
@@ -12,7 +12,7 @@ from mcp_dispatch.results.store import StoredResult
 
 MARKER = "mcp-dispatch/result"
 ORIGINAL_POINTER = "#/anyOf/0"
-"""Where the server's own schema stands in the advertised one."""
+"""The position of the server's own schema in the advertised schema."""
 
 _REFERENCE_FIELDS: JsonObject = {
     "path": {"type": "string", "description": "The file with the whole of it, for Read"},
@@ -34,7 +34,10 @@ REFERENCE_SCHEMA: JsonObject = {
 
 
 def extend_output_schema(original: JsonObject) -> JsonObject:
-    """The schema to advertise for `original`, whose pointers have been moved to `ORIGINAL_AT`."""
+    """Return the schema to advertise: it allows `original`, or a reference to a stored result.
+
+    The references in `original` must already be rebased to `ORIGINAL_POINTER`.
+    """
     inner = {key: value for key, value in original.items() if key != "$schema"}
     advertised: JsonObject = {}
     if "$schema" in original:
@@ -58,7 +61,7 @@ def build_reference(fields: JsonObject) -> JsonObject:
 
 
 def extract_reference_fields(structure: Json) -> JsonObject | None:
-    """Of a reference of ours; None of any other structure."""
+    """Return the fields of a reference; None for any other structure."""
     if not isinstance(structure, dict) or set(structure) != {MARKER}:
         return None
     fields = structure[MARKER]
@@ -69,10 +72,10 @@ _MAX_PROBLEMS = 5
 
 
 def conform_to_schema(wire: JsonObject, validator: Validator | None, tool_name: str) -> JsonObject:
-    """The result as a client that validates accepts it; the same object where it would anyway.
+    """Return a result that a validating client accepts; the same object if it already is one.
 
-    Structure that breaks the schema makes the result an error, with both kept as data. A result
-    without structure, where a schema was advertised, is given its own text as one.
+    Structure that breaks the schema turns the result into an error that contains text and
+    structure as text. A result without structure gets its text as structure.
     """
     if validator is None:
         return wire
@@ -82,68 +85,57 @@ def conform_to_schema(wire: JsonObject, validator: Validator | None, tool_name: 
     problems = validator.find_problems(structure)
     if not problems:
         return wire
-    told = move_structure_to_text(wire)
+    as_text = move_structure_to_text(wire)
     if failed:
-        return told
-    return {
-        **told,
-        "content": [
-            _build_text_block(_describe_violation(tool_name, problems)),
-            *extract_blocks(told),
-        ],
-        "isError": True,
-    }
+        return as_text
+    violation = build_text_block(_describe_violation(tool_name, problems))
+    return {**as_text, "content": [violation, *extract_blocks(as_text)], "isError": True}
 
 
 def add_notes(wire: JsonObject, notes: Sequence[str], validator: Validator | None) -> JsonObject:
-    """The result with our own words, as text and wherever structure would hide the text."""
+    """Add notes as text blocks, and to the structure too: a client may show only that."""
     if not notes:
         return wire
-    noted: JsonObject = {**wire, "content": [*extract_blocks(wire), *map(_build_text_block, notes)]}
+    noted: JsonObject = {**wire, "content": [*extract_blocks(wire), *map(build_text_block, notes)]}
     structure = wire.get("structuredContent")
     if structure is None:
         return noted
     if validator is None or wire.get("isError") is True:
         return move_structure_to_text(noted)
-    return {
-        **noted,
-        "structuredContent": _add_notes_to_structure(structure, list(notes), validator),
-    }
+    structure = _add_notes_to_structure(structure, list(notes), validator)
+    return {**noted, "structuredContent": structure}
 
 
 def move_structure_to_text(wire: JsonObject) -> JsonObject:
-    """The result without its structure, which a text block tells instead."""
+    """Return the result without its structure, which becomes a text block unless one repeats it."""
     structure = wire.get("structuredContent")
     without = {key: value for key, value in wire.items() if key != "structuredContent"}
     blocks = extract_blocks(wire)
     if structure is None or contains_structure(blocks, structure):
         return without
-    return {**without, "content": [*blocks, _build_text_block(as_json(structure))]}
+    return {**without, "content": [*blocks, build_text_block(as_json(structure))]}
 
 
 def _add_notes_to_structure(structure: Json, notes: list[Json], validator: Validator) -> Json:
-    """Beside the structure where its schema leaves room; else around it."""
+    """Add the notes as a property if the schema allows it; otherwise wrap the structure."""
     fields = extract_reference_fields(structure)
     if fields is not None:
-        known = fields.get("notes")
-        return build_reference(
-            {**fields, "notes": [*(known if isinstance(known, list) else []), *notes]}
-        )
+        earlier = fields.get("notes")
+        earlier = earlier if isinstance(earlier, list) else []
+        return build_reference({**fields, "notes": [*earlier, *notes]})
     if isinstance(structure, dict):
-        beside: JsonObject = {**structure, MARKER: {"notes": notes}}
-        if not validator.find_problems(beside):
-            return beside
+        extended: JsonObject = {**structure, MARKER: {"notes": notes}}
+        if not validator.find_problems(extended):
+            return extended
     return build_reference({"notes": notes, "value": structure})
 
 
 def _wrap_text_as_structure(wire: JsonObject) -> JsonObject:
-    """Its server broke its word; who asked should have the answer all the same."""
+    """Deliver the text although the server broke its own schema by sending no structure."""
     texts = [text for text in map(extract_text, extract_blocks(wire)) if text is not None]
     note = "The tool's server advertises structured content and sent none; this is its text."
-    return {
-        **wire,
-        "structuredContent": build_reference({"notes": [note], "value": "\n".join(texts)}),
-    }
+    structure = build_reference({"notes": [note], "value": "\n".join(texts)})
+    return {**wire, "structuredContent": structure}
 
 
 def _describe_violation(tool_name: str, problems: list[str]) -> str:
@@ -153,7 +145,3 @@ def _describe_violation(tool_name: str, problems: list[str]) -> str:
         f"server advertises, so it may not mean what it says: {'; '.join(shown)}. "
         "What the server sent follows.</tool_use_error>"
     )
-
-
-def _build_text_block(text: str) -> JsonObject:
-    return {"type": "text", "text": text}

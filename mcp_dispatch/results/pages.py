@@ -1,4 +1,4 @@
-"""A kept result page by page, for who was given it."""
+"""Reads a stored result page by page, for the scope that it was delivered to."""
 
 import os
 import re
@@ -11,19 +11,19 @@ from mcp_dispatch.results.locks import lock_open_file
 from mcp_dispatch.results.store import URI_PREFIX
 
 PAGE_BYTES = 48_000
-"""Under the limit of every result, and a multiple of three, so that pages of base64 can be joined."""
+"""Below every result limit, and a multiple of three so that pages of base64 can be joined."""
 
 _RESULT_ID = re.compile(r"[0-9a-f]{32}")
 _TEXT_SUFFIXES = frozenset({".txt", ".json", ".csv", ".html", ".md", ".xml", ".svg"})
 
 
 class CannotRead(MCPDispatchError):
-    """The message says why, and what to do."""
+    """The result cannot be read; the message gives the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """The bytes from `start` to `end`, of `size` in all; of a text only whole characters."""
+    """The bytes from `start` to `end` of a file of `size` bytes; a text is cut between characters."""
 
     content: bytes
     start: int
@@ -36,7 +36,7 @@ def is_text(path: Path) -> bool:
 
 
 def extract_result_id(reference: str, directory: Path) -> str | None:
-    """The id in a link, a path or alone; None where there is none."""
+    """Return the id in a link, a path or an id; None if there is none."""
     name = reference.removeprefix(URI_PREFIX)
     if Path(name).parent == directory:
         name = Path(name).stem
@@ -44,7 +44,7 @@ def extract_result_id(reference: str, directory: Path) -> str | None:
 
 
 def find_stored_file(directory: Path, id: str, is_delivered: Callable[[str], bool]) -> Path | None:
-    """The file of a result that was `delivered` to whoever asks."""
+    """Return the file of a result that was delivered to the caller."""
     if not _RESULT_ID.fullmatch(id):
         return None
     found = sorted(path for path in directory.glob(f"{id}.*") if is_delivered(str(path)))
@@ -52,7 +52,7 @@ def find_stored_file(directory: Path, id: str, is_delivered: Callable[[str], boo
 
 
 def read_page(path: Path, offset: int, limit: int = PAGE_BYTES) -> ResultPage:
-    """Blocks for the disk. While it reads, the file is not removed. Raises `CannotRead`."""
+    """Read one page; the file is not removed meanwhile. Blocks. Raises `CannotRead`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as problem:

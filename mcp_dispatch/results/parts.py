@@ -1,4 +1,4 @@
-"""What a result consists of, as far as one part of it can be replaced without the others."""
+"""Splits a result into parts that can be replaced independently of each other."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class PartKind(Enum):
 class ContentPart:
     """All text blocks together, one embedded resource, everything else together, or the structure.
 
-    `shown` is what it costs the model, in characters; a structure has no blocks.
+    `shown_chars` counts the characters that reach the model. A structure has no blocks.
     """
 
     kind: PartKind
@@ -39,51 +39,43 @@ class ContentPart:
 
 
 def split_into_parts(original: JsonObject, shown: JsonObject) -> list[ContentPart]:
-    """`shown` is the result as it would be delivered, `original` as it came.
+    """Split a result; `original` is the result as received, `shown` as it would be delivered.
 
-    A structure that a text block repeats, as most SDKs make it, goes with the text and is no part
-    of its own.
+    A structure that a text block repeats, as most SDKs send it, counts as a part of the text.
     """
     before, after = extract_blocks(original), extract_blocks(shown)
-    numbers = range(len(before))
-    text = tuple(
-        n for n in numbers if extract_text(before[n]) is not None and not _is_embedded(before[n])
-    )
-    embedded = [
-        n for n in numbers if extract_text(before[n]) is not None and _is_embedded(before[n])
-    ]
-    other = tuple(
-        n for n in numbers if extract_text(before[n]) is None and extract_media(before[n]) is None
-    )
+    texts: dict[int, str] = {}
+    embedded: dict[int, str] = {}
+    others: dict[int, str] = {}
+    for index, block in enumerate(before):
+        text = extract_text(block)
+        if text is not None:
+            (embedded if _is_embedded(block) else texts)[index] = text
+        elif extract_media(block) is None:
+            others[index] = as_json(block)
     parts = [
-        _build_part(
-            PartKind.TEXT, text, "\n".join(extract_text(before[n]) or "" for n in text), after
-        ),
-        *(
-            _build_part(PartKind.EMBEDDED, (n,), extract_text(before[n]) or "", after)
-            for n in embedded
-        ),
-        _build_part(PartKind.OTHER, other, "\n".join(as_json(before[n]) for n in other), after),
+        _build_part(PartKind.TEXT, texts, after),
+        *(_build_part(PartKind.EMBEDDED, {index: embedded[index]}, after) for index in embedded),
+        _build_part(PartKind.OTHER, others, after),
     ]
     structure = original.get("structuredContent")
     if structure is not None:
-        said = as_json(structure)
-        if contains_structure([before[n] for n in text], structure):
-            parts[0] = replace(parts[0], shown_chars=parts[0].shown_chars + len(said))
+        chars = len(as_json(structure))
+        if contains_structure([before[index] for index in texts], structure):
+            parts[0] = replace(parts[0], shown_chars=parts[0].shown_chars + chars)
         else:
-            parts.append(
-                ContentPart(PartKind.STRUCTURE, (), as_indented_json(structure), len(said))
-            )
+            text = as_indented_json(structure)
+            parts.append(ContentPart(PartKind.STRUCTURE, (), text, chars))
     return [part for part in parts if part.text]
 
 
 def contains_structure(blocks: list[Json], structure: Json) -> bool:
-    """Whether one of the blocks says the same as the structure."""
+    """Return whether the text of one of the blocks is JSON equal to the structure."""
     return any(_matches_structure(extract_text(block) or "", structure) for block in blocks)
 
 
 def select_largest(parts: list[ContentPart], limit: int) -> Iterator[ContentPart]:
-    """The largest parts, until the others fit."""
+    """Yield the largest parts, until the others fit."""
     left = sum(part.shown_chars for part in parts)
     for part in sorted(parts, key=lambda part: part.shown_chars, reverse=True):
         if left <= limit:
@@ -92,12 +84,10 @@ def select_largest(parts: list[ContentPart], limit: int) -> Iterator[ContentPart
         yield part
 
 
-def _build_part(
-    kind: PartKind, block_indexes: tuple[int, ...], text: str, shown: list[Json]
-) -> ContentPart:
-    return ContentPart(
-        kind, block_indexes, text, sum(measure_block(shown[n]) for n in block_indexes)
-    )
+def _build_part(kind: PartKind, texts: dict[int, str], shown: list[Json]) -> ContentPart:
+    """Build a part of the blocks with the given indexes and texts."""
+    chars = sum(measure_block(shown[index]) for index in texts)
+    return ContentPart(kind, tuple(texts), "\n".join(texts.values()), chars)
 
 
 def _is_embedded(block: Json) -> bool:
@@ -105,7 +95,7 @@ def _is_embedded(block: Json) -> bool:
 
 
 def _matches_structure(text: str, structure: Json) -> bool:
-    # To parse much text again only to find that it could be kept once costs more than keeping it.
+    # Parsing a long text again costs more than storing the structure a second time.
     if len(text) > _MAX_COMPARED_CHARS or not text.lstrip().startswith(("{", "[")):
         return False
     try:

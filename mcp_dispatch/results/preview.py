@@ -1,16 +1,18 @@
-"""The beginning of a long text, cut where a reader expects it, and sizes in words."""
+"""Previews of long texts, and sizes formatted for people."""
 
 import re
 
 PREVIEW_BYTES = 2000
 
-# A colour code cut in half would swallow the text that follows it.
+# A terminal would read the text after a truncated color code as a part of the code.
 _UNFINISHED_ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8})?\Z")
 
 
 def build_preview(text: str, limit_bytes: int = PREVIEW_BYTES) -> str:
-    """A prefix of at most `limit_bytes` UTF-8 bytes, ending before the last newline in its
-    second half where there is one."""
+    """Return a prefix of at most `limit_bytes` bytes of UTF-8.
+
+    It ends before the last newline in its second half, if there is one.
+    """
     head = _truncate_utf8(text, limit_bytes)
     if len(head) == len(text):
         return text
@@ -21,7 +23,7 @@ def build_preview(text: str, limit_bytes: int = PREVIEW_BYTES) -> str:
 
 
 def _truncate_utf8(text: str, limit_bytes: int) -> str:
-    """The longest prefix that fits, on a character boundary."""
+    """Return the longest prefix that fits, cut between characters."""
     head = text[: max(limit_bytes, 0)]
     raw = encode_utf8(head)
     end = max(limit_bytes, 0)
@@ -33,12 +35,12 @@ def _truncate_utf8(text: str, limit_bytes: int) -> str:
 
 
 def encode_utf8(text: str) -> bytes:
-    """The bytes of `text`; a lone surrogate, which JSON can carry, is kept rather than refused."""
+    """Encode `text`; a lone surrogate, which JSON can contain, is encoded too."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def format_size(count: int) -> str:
-    """`count` bytes as a person would say it: `812 bytes`, `36.8KB`, `2MB`."""
+    """Format a number of bytes: `812 bytes`, `36.8KB`, `2MB`."""
     if count < 1024:
         return f"{count} bytes"
     size = float(count)

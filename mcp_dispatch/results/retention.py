@@ -1,4 +1,4 @@
-"""How long kept results stay: by age, by their total size, and never less than their reader needs."""
+"""Removes stored results by age and total size, except those that a process is reading."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _RESULT_FILE_NAME = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is older than `days`, and the oldest of what is more than `total_bytes`, is removed."""
+    """Files older than `days` are removed, and the oldest files beyond `total_bytes` in all."""
 
     days: float = 30
     total_bytes: int = 2 * 1024**3
@@ -25,7 +25,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """A kept result as it lies there. `used` is when it was last kept, delivered or read."""
+    """A stored result. `last_used` is when it was last stored, delivered or read (Unix time)."""
 
     path: Path
     size: int
@@ -40,11 +40,11 @@ class ResultFile:
 class PruneResult:
     removed: tuple[ResultFile, ...] = ()
     in_use: tuple[ResultFile, ...] = ()
-    """They should have gone, but somebody is reading them."""
+    """Expired files that a process is reading."""
 
 
 def list_result_files(directory: Path) -> list[ResultFile]:
-    """The kept results, the most recently used first. Anything else in the directory is not ours."""
+    """Return the stored results, most recently used first; other files are ignored."""
     found: list[ResultFile] = []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -62,10 +62,10 @@ def list_result_files(directory: Path) -> list[ResultFile]:
 def prune(
     directory: Path, retention: Retention, *, reserve_bytes: int = 0, now: float | None = None
 ) -> PruneResult:
-    """Removes what need not be kept any longer, so that `room_for` more bytes are within bounds."""
+    """Remove expired results, so that `reserve_bytes` more fit into the total size."""
     if not _select_expired(list_result_files(directory), retention, reserve_bytes, now):
         return PruneResult()
-    # Looked at again under the lock: meanwhile one of them may have been delivered anew.
+    # List again under the lock: a file may have been delivered again in the meantime.
     with hold_exclusive_lock(directory):
         return _remove(_select_expired(list_result_files(directory), retention, reserve_bytes, now))
 
@@ -78,7 +78,7 @@ def remove_all(directory: Path) -> PruneResult:
 def _select_expired(
     results: list[ResultFile], retention: Retention, reserve_bytes: int, now: float | None
 ) -> list[ResultFile]:
-    """The oldest first."""
+    """Return the results to remove, oldest first."""
     oldest = (time.time() if now is None else now) - retention.days * DAY_SECONDS
     left = retention.total_bytes - reserve_bytes
     overdue: list[ResultFile] = []

@@ -1,4 +1,4 @@
-"""Files that somebody has read and that a call has changed: they should be read again."""
+"""Detects files that the scope has read and that a call has changed since."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ _FileStamp = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class FileSnapshot:
-    """The files of a scope just before a call: when each was changed last, and its size."""
+    """Modification time and size of the files of a scope just before a call."""
 
     stamps: Mapping[str, _FileStamp | None]
 
@@ -26,20 +26,23 @@ class FileSnapshot:
         return tuple(path for path, before in self.stamps.items() if _read_stamp(path) != before)
 
     def find_changed(self, touched: Sequence[str], seen: Mapping[str, FileSeen]) -> dict[str, str]:
-        """Which of the touched ones are not as the scope knows them, and what they are now: a tool
-        that writes tells us what it wrote. Reads them: call it from a worker thread."""
+        """Return the digests of touched files whose content differs from what the scope has seen.
+
+        A file that a tool of ours wrote is already recorded as seen. Reads the files: call it from
+        a worker thread.
+        """
         now = {path: _compute_digest(path) for path in touched if path in seen}
         return {path: digest for path, digest in now.items() if digest != seen[path].digest}
 
 
 def take_snapshot(seen: Mapping[str, FileSeen]) -> FileSnapshot:
-    """Of the files that were read most recently."""
+    """Take a snapshot of the most recently read files."""
     recent = list(seen)[-MAX_CHECKED_FILES:]
     return FileSnapshot({path: _read_stamp(path) for path in recent})
 
 
 def format_stale_hint(paths: tuple[str, ...]) -> str:
-    """What the model is told."""
+    """Return the reminder for the model."""
     more = f"\n- and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
     named = "".join(f"\n- {_escape_path(path)}" for path in paths[:MAX_NAMED_FILES])
     return (
@@ -49,7 +52,7 @@ def format_stale_hint(paths: tuple[str, ...]) -> str:
 
 
 def _escape_path(path: str) -> str:
-    """The name of a file may be anything, also what looks like the end of this hint."""
+    """Escape a file name, which may contain anything, even the closing tag of the reminder."""
     return escape_markers(path if path.isprintable() else ascii(path))
 
 
@@ -62,8 +65,10 @@ def _read_stamp(path: str) -> _FileStamp | None:
 
 
 def _compute_digest(path: str) -> str:
-    """Of the content: a newer time on the same bytes is no change. What is no file, or too large
-    to be compared, is known by its stamp."""
+    """Return a digest of the content, so that a new time on the same bytes is no change.
+
+    For a large file, or something that is no regular file, time and size are used instead.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

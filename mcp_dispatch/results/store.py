@@ -1,4 +1,4 @@
-"""Whole results on disk, named by their content: never half written, never named by a caller."""
+"""Stores whole results in files that are written atomically and named by their content."""
 
 import errno
 import hashlib
@@ -34,16 +34,16 @@ _CREATE_FLAGS: int = (
 )
 
 ContentSource = Callable[[], Iterator[bytes]]
-"""Gives the content from its beginning, piece by piece, as often as it is called."""
+"""Returns an iterator over the content; each call starts at the beginning."""
 
 
 class CannotStore(MCPDispatchError):
-    """The file system would not take it; the message is the reason, in a few words."""
+    """The result could not be written; the message is a short reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """One kept result. `size` is in bytes."""
+    """A result on disk. `size` is in bytes."""
 
     id: str
     path: Path
@@ -55,33 +55,33 @@ class StoredResult:
 
 
 class ResultStore:
-    """The results directory. Equal content is one file, whoever keeps it and however often."""
+    """The results directory. Equal content is stored in one file, by all processes together."""
 
     def __init__(self, directory: Path, retention: Retention | None = None) -> None:
         self.directory = directory.absolute()
         self.retention = retention or Retention()
 
     def save(self, content: str | bytes | ContentSource, suffix: str = ".txt") -> StoredResult:
-        """Writes the whole of it and waits for the disk: call it from a worker thread.
+        """Write the content and sync it to disk: call it from a worker thread.
 
-        Never more than a piece of a `Source` is in memory. Raises `CannotKeep`.
+        A `ContentSource` is read in pieces, never as a whole. Raises `CannotStore`.
         """
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"a suffix is a dot and up to 8 of a-z and 0-9, got {suffix!r}")
-        pieces = _as_source(content)
-        name, size = _hash_content(pieces)
-        kept = StoredResult(name, self.directory / f"{name}{suffix}", size)
+        source = _as_source(content)
+        name, size = _hash_content(source)
+        stored = StoredResult(name, self.directory / f"{name}{suffix}", size)
         try:
             self.directory.mkdir(mode=0o700, exist_ok=True)
-            if not self._is_stored(kept):
+            if not self._is_stored(stored):
                 self._make_room(size)
-                self._write(kept, pieces)
-        except OSError as problem:
-            raise CannotStore(problem.strerror or str(problem)) from problem
-        return kept
+                self._write(stored, source)
+        except OSError as error:
+            raise CannotStore(error.strerror or str(error)) from error
+        return stored
 
     def remove_abandoned(self) -> int:
-        """Removes what writers that were killed left behind; how many. Called at the start."""
+        """Remove partial files of killed writers and return how many. Called at the start."""
         before = time.time() - _ABANDONED_AFTER_SECONDS
         removed = 0
         for path in self.directory.glob(f".*{_PARTIAL_SUFFIX}"):
@@ -92,7 +92,7 @@ class ResultStore:
         return removed
 
     def remove_expired(self) -> None:
-        """What is past its age, and the oldest of what is too much. Called at the start."""
+        """Apply the retention rules. Called at the start."""
         with suppress(OSError):
             prune(self.directory, self.retention)
 
@@ -105,12 +105,12 @@ class ResultStore:
         prune(self.directory, self.retention, reserve_bytes=size)
 
     def _is_stored(self, stored: StoredResult) -> bool:
-        # Nobody removes the file between our look at it and its new age.
+        # The lock keeps the file from being removed between the check and the reset of its age.
         with hold_shared_lock(self.directory):
             return _touch_existing(stored)
 
     def _write(self, stored: StoredResult, source: ContentSource) -> None:
-        """The final name appears only when every byte is on the disk."""
+        """Write a partial file and rename it when all bytes are on disk."""
         partial = self.directory / f".{secrets.token_hex(16)}{_PARTIAL_SUFFIX}"
         try:
             _write_and_sync(partial, source)
@@ -122,7 +122,7 @@ class ResultStore:
 
 
 def build_text_source(text: str) -> ContentSource:
-    """The bytes of a text without a second copy of the whole of it in memory."""
+    """Encode a text in pieces, so that no second copy of it is in memory."""
 
     def read_pieces() -> Iterator[bytes]:
         for start in range(0, len(text), CHUNK_SIZE):
@@ -148,7 +148,7 @@ def _hash_content(source: ContentSource) -> tuple[str, int]:
 
 
 def _touch_existing(stored: StoredResult) -> bool:
-    """Whether the file stands as we left it. Its age starts anew: it has just been delivered."""
+    """Return whether the file exists unchanged, and reset its age: it is delivered again."""
     try:
         status = stored.path.lstat()
     except FileNotFoundError:
@@ -173,7 +173,7 @@ def _write_and_sync(path: Path, source: ContentSource) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Makes the new name itself durable, on systems where a directory can be synced."""
+    """Make the new name durable, on systems where a directory can be synced."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except PermissionError:

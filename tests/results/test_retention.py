@@ -124,9 +124,9 @@ def test_reading_makes_a_result_young_again(store: ResultStore) -> None:
 
 HOLDER = """
 import os, sys
-from mcp_dispatch.results.locks import hold
+from mcp_dispatch.results.locks import lock_open_file
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
-hold(descriptor)
+lock_open_file(descriptor)
 os.utime(sys.argv[1], (1, 1))
 print("reading", flush=True)
 sys.stdin.read()

@@ -107,11 +107,11 @@ def test_a_place_that_is_no_directory_cannot_keep(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from mcp_dispatch.results.store import CannotKeep, ResultStore
+from mcp_dispatch.results.store import CannotStore, ResultStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    ResultStore(Path(sys.argv[1])).keep("x" * 5000)
-except CannotKeep as problem:
+    ResultStore(Path(sys.argv[1])).save("x" * 5000)
+except CannotStore as problem:
     sys.exit(f"cannot keep: {problem}")
 """
 
@@ -137,7 +137,7 @@ from pathlib import Path
 from mcp_dispatch.results.store import ResultStore
 store = ResultStore(Path(sys.argv[1]))
 for number in range(10**9):
-    store.keep(f"{number}\\n" * 200_000)
+    store.save(f"{number}\\n" * 200_000)
     print(number, flush=True)
 """
 

@@ -14,11 +14,11 @@ from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import ReplacementReason, Sharing
 from mcp_dispatch.pipeline.scope import Scope
-from mcp_dispatch.results.fit import FittedResult, fit_result, needs_disk
+from mcp_dispatch.results.fit import FittedResult, fit_result
 from mcp_dispatch.results.limits import BatchBudget, ResultLimits
 from mcp_dispatch.results.markers import add_stop_reason, build_stop_notes
 from mcp_dispatch.results.output_schema import add_notes, conform_to_schema
-from mcp_dispatch.results.size import measure_result
+from mcp_dispatch.results.size import has_no_output, measure_result, needs_disk
 from mcp_dispatch.results.stale_files import FileSnapshot, format_stale_hint, take_snapshot
 from mcp_dispatch.results.store import ResultStore
 
@@ -30,7 +30,8 @@ class FinishEnv:
     results: ResultStore
     limits: ResultLimits
     budget: BatchBudget
-    files_before: FileSnapshot
+    files_before: FileSnapshot | None
+    """None for a call that only reads: it changes no files."""
 
     @classmethod
     def prepare(
@@ -41,9 +42,8 @@ class FinishEnv:
         scope: Scope,
         sharing: Sharing,
     ) -> "FinishEnv":
-        """What only looks changes no files."""
-        alone = sharing is Sharing.EXCLUSIVE
-        return cls(results, limits, budget, take_snapshot(scope.files if alone else {}))
+        is_exclusive = sharing is Sharing.EXCLUSIVE
+        return cls(results, limits, budget, take_snapshot(scope.files) if is_exclusive else None)
 
 
 async def finish(
@@ -62,13 +62,14 @@ async def finish(
     if afterword.output is not None:
         executed = replace_result(executed, afterword.output)
     fitted = await _fit_to_limits(executed, env)
-    for path in fitted.files:
-        scope.mark_delivered(path)
+    if fitted.replacements:
+        for path in fitted.files:
+            scope.mark_delivered(path)
     if not upstream:
         afterword = await _run_post_hooks(hooks, executed, hook_context)
     said = [*([format_stale_hint(stale)] if stale else []), *scope.take_notes()]
     notes = _collect_notes(executed, afterword, said)
-    wire = _add_notes(fitted.wire, executed, afterword, notes)
+    wire = _add_notes(fitted.wire, executed, afterword, notes) if notes else fitted.wire
     return Completed(executed, wire, (*executed.result.replaced, *fitted.replacements), notes)
 
 
@@ -99,10 +100,9 @@ async def shrink(
     return replace(completed, wire=wire, replaced=(*executed.result.replaced, *fitted.replacements))
 
 
-async def _find_stale_files(before: FileSnapshot, scope: Scope) -> tuple[str, ...]:
-    """The files that the scope has read and this call has changed."""
-    touched = before.find_touched()
-    if not touched:
+async def _find_stale_files(before: FileSnapshot | None, scope: Scope) -> tuple[str, ...]:
+    """Return the files that the scope has read and this call has changed."""
+    if before is None or not (touched := before.find_touched()):
         return ()
     return scope.report_stale(await to_thread.run_sync(before.find_changed, touched, scope.files))
 
@@ -114,13 +114,18 @@ async def _fit_to_limits(executed: Executed, env: FinishEnv) -> FittedResult:
     limit = limits.find_limit(tool, failed=executed.result.is_error)
     make = _prepare_fit(executed, env.results, limits)
     on_disk = needs_disk(wire, limit.chars, limits.max_image_bytes)
-    fitted = await _run_fit(partial(make, limit=limit.chars), on_disk)
+    if on_disk or executed.result.foreign or has_no_output(wire):
+        fitted = await _run_fit(partial(make, limit=limit.chars), on_disk)
+    else:
+        fitted = FittedResult(wire)
     call_id = executed.permitted.reviewed.checked.call.id
     if limit.uses_batch_budget and not env.budget.reserve(call_id, measure_result(fitted.wire)):
         fitted = await _run_fit(partial(make, limit=0, reason=ReplacementReason.BATCH), True)
         env.budget.consume(measure_result(fitted.wire))
+    if tool.output_validator is None:
+        return fitted
     wire = conform_to_schema(fitted.wire, tool.output_validator, tool.name)
-    return fitted if wire is fitted.wire else FittedResult(wire, fitted.replacements)
+    return FittedResult(wire, fitted.replacements)
 
 
 def _prepare_fit(
@@ -155,7 +160,9 @@ def _collect_notes(
     executed: Executed, hook_result: PostHookResult, notes: Sequence[str]
 ) -> tuple[str, ...]:
     contexts = (*executed.permitted.reviewed.review.contexts, *hook_result.contexts)
-    return (*notes, *contexts, *build_stop_notes(_find_stop_reason(executed, hook_result)))
+    stop_reason = _find_stop_reason(executed, hook_result)
+    stop_notes = () if stop_reason is None else build_stop_notes(stop_reason)
+    return (*notes, *contexts, *stop_notes)
 
 
 def _find_stop_reason(executed: Executed, hook_result: PostHookResult) -> str | None:
