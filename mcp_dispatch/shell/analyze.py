@@ -1,4 +1,4 @@
-"""One shell text, read by both readers: its commands at every depth, and whether they only look."""
+"""Analyzes a shell script: its commands at every depth, and whether they only read."""
 
 import os
 import re
@@ -19,9 +19,9 @@ from mcp_dispatch.shell.ast import (
     Word,
 )
 from mcp_dispatch.shell.git_config import is_git_config_safe
-from mcp_dispatch.shell.plain_parser import UnsupportedSyntax
 from mcp_dispatch.shell.safe_programs import READ_ONLY_PROGRAMS
 from mcp_dispatch.shell.script_parser import parse_script
+from mcp_dispatch.shell.syntax import UnsupportedSyntax
 from mcp_dispatch.shell.tree_sitter import matches_grammar
 
 SAFE_VARIABLES = frozenset(
@@ -30,7 +30,7 @@ SAFE_VARIABLES = frozenset(
         *("FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS", "LINES"),
     }
 )
-"""They change language, colour and the like; before a command they change nothing else."""
+"""Variables that only change language, colour and similar output of a command."""
 
 _SAFE_VALUE = re.compile(r"[A-Za-z0-9_.:/+@-]*")
 _NULL_DEVICE = "/dev/null"
@@ -48,11 +48,11 @@ ReadSpecs: TypeAlias = tuple[ReadSpec | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ScriptAnalysis:
-    """`looks` has one entry for each command of `reading`: None where it may do more than look.
+    """`read_specs` has one entry for each command of `script`; None if it may do more than read.
 
-    Files that redirects write are not among what a command does; the verdict counts them.
-    READ_ONLY is said of what commands are and of their form; whether what they look at may be
-    seen, and what a repository's configuration makes of git, is for the caller to find out.
+    An entry ignores the files that redirects write; `status` does not. READ_ONLY is about the
+    programs, their arguments and the form of the script. The caller must check whether the files
+    may be read, and what the configuration of a repository makes git do.
     """
 
     script: PlainScript | UnparsedScript
@@ -61,53 +61,53 @@ class ScriptAnalysis:
 
 
 def analyze_script(text: str) -> ScriptAnalysis:
-    reading = parse_shell_text(text)
-    if isinstance(reading, UnparsedScript):
-        return ScriptAnalysis(reading, (), ReadOnlyStatus.UNKNOWN)
-    looks = tuple(map(find_read_spec, reading.commands))
-    # Loops may never end, and a command that another one writes is not known.
+    script = parse_shell_text(text)
+    if isinstance(script, UnparsedScript):
+        return ScriptAnalysis(script, (), ReadOnlyStatus.UNKNOWN)
+    specs = tuple(map(find_read_spec, script.commands))
+    # A loop may not end, and the output of a substitution is not known.
     read_only = (
-        reading.form is Form.FLAT
-        and None not in looks
-        and not any(map(_has_write, reading.commands))
+        script.form is Form.FLAT and None not in specs and not any(map(_has_write, script.commands))
     )
     return ScriptAnalysis(
-        reading, looks, ReadOnlyStatus.READ_ONLY if read_only else ReadOnlyStatus.NOT_READ_ONLY
+        script, specs, ReadOnlyStatus.READ_ONLY if read_only else ReadOnlyStatus.NOT_READ_ONLY
     )
 
 
 def parse_shell_text(text: str) -> PlainScript | UnparsedScript:
-    """The commands of a text that both readers read alike."""
+    """Parse a text; the result is unparsed if tree-sitter parses it differently."""
     if not text.strip(" \t\n"):
         return PlainScript(())
     try:
         script = parse_script(text)
-    except UnsupportedSyntax as refused:
-        return UnparsedScript(str(refused))
+    except UnsupportedSyntax as error:
+        return UnparsedScript(str(error))
     if not matches_grammar(text, script):
         return UnparsedScript("it can be read in two ways")
     return PlainScript(script.commands, script.form, script.loops)
 
 
 def find_read_spec(command: SimpleCommand) -> ReadSpec | None:
-    """What a command looks at; None where it is not certain that it does nothing else."""
+    """Return what a command reads, or None if it may do more than read."""
     if not all(map(is_harmless_assignment, command.assignments)):
         return None
-    # Redirects without a command are those of a group.
-    alone = not command.words and not command.assignments
-    look = ReadSpec() if alone else _analyze_words(command.words)
-    redirected = _list_read_targets(command.redirects)
-    if look is None or redirected is None:
+    # Redirects without a program belong to a group.
+    only_redirects = not command.words and not command.assignments
+    spec = ReadSpec() if only_redirects else _analyze_words(command.words)
+    read_targets = _list_read_targets(command.redirects)
+    if spec is None or read_targets is None:
         return None
-    return replace(look, paths=(*look.paths, *redirected)) if redirected else look
+    return replace(spec, paths=(*spec.paths, *read_targets)) if read_targets else spec
 
 
 def _has_write(command: SimpleCommand) -> bool:
-    return any(one.writes and one.target.raw != _NULL_DEVICE for one in command.redirects)
+    return any(
+        redirect.writes and redirect.target.raw != _NULL_DEVICE for redirect in command.redirects
+    )
 
 
 def is_harmless_assignment(assignment: Assignment) -> bool:
-    """Whether it sets nothing but language, colour and the like."""
+    """Return whether it only sets language, colour and similar output."""
     return (
         assignment.name in SAFE_VARIABLES
         and assignment.value.fixed
@@ -117,7 +117,7 @@ def is_harmless_assignment(assignment: Assignment) -> bool:
 
 def _analyze_words(words: tuple[Word, ...]) -> ReadSpec | None:
     words = _strip_git_options(words)
-    # A name in quotes, or with a directory, is not the name of the program that we know.
+    # A quoted name, or one with a directory, may be another program.
     for length in range(min(_MAX_NAME_WORDS, len(words)), 0, -1):
         program = READ_ONLY_PROGRAMS.get(tuple(word.raw for word in words[:length]))
         if isinstance(program, ProgramSpec):
@@ -141,31 +141,33 @@ def _to_literal_texts(words: Sequence[Word]) -> list[str] | None:
 
 
 def _list_read_targets(redirects: Sequence[Redirect]) -> tuple[str, ...] | None:
-    """The files that redirects read; None where one is not plain."""
-    targets = [(one, to_literal_text(one.target)) for one in redirects]
+    """Return the files that redirects read, or None if a target is not plain."""
+    targets = [(redirect, to_literal_text(redirect.target)) for redirect in redirects]
     if any(target is None for _, target in targets):
         return None
-    return tuple(target for one, target in targets if one.reads and target is not None)
+    return tuple(target for redirect, target in targets if redirect.reads and target is not None)
 
 
-def is_read_only(command: str, cwd: Path) -> bool:
-    """Whether it can run beside others: it changes nothing, the working directory included."""
-    analysis = analyze_script(command)
+def is_read_only(text: str, cwd: Path) -> bool:
+    """Return whether the command can run in parallel: it changes neither files nor directory."""
+    analysis = analyze_script(text)
     if analysis.status is not ReadOnlyStatus.READ_ONLY or not isinstance(
         analysis.script, PlainScript
     ):
         return False
-    moves = any(one.words[:1] and one.words[0].raw == "cd" for one in analysis.script.commands)
-    looks = [look for look in analysis.read_specs if look is not None]
-    return not moves and all(
-        has_no_side_effects(look, cwd, Path.home(), os.environ) for look in dict.fromkeys(looks)
+    changes_directory = any(
+        command.words[:1] and command.words[0].raw == "cd" for command in analysis.script.commands
+    )
+    specs = [spec for spec in analysis.read_specs if spec is not None]
+    return not changes_directory and all(
+        has_no_side_effects(spec, cwd, Path.home(), os.environ) for spec in dict.fromkeys(specs)
     )
 
 
 def has_no_side_effects(
     spec: ReadSpec, directory: Path, home: Path, environ: Mapping[str, str]
 ) -> bool:
-    """Whether neither a variable nor the configuration of a repository makes it do more."""
+    """Return whether neither a variable nor a git configuration makes the command do more."""
     if any(name in environ for name in spec.unsafe_variables):
         return False
     return not spec.uses_repository or is_git_config_safe(directory, home, environ)

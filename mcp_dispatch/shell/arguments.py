@@ -1,4 +1,4 @@
-"""What a read-only command looks at, and how its options are told from its operands."""
+"""Specs of read-only programs: which options they accept, and which files they read."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,11 +11,12 @@ from mcp_dispatch.shell.ast import GlobCharacter, Literal, Word
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """`paths` and `globs` are what a command names. `sweeps`: it reads files it does not name.
+    """What a read-only command reads. `paths` and `globs` are named in its arguments.
 
-    `here`: without being told, it looks at the directory it runs in. `follows`: it goes through
-    links that it meets. `repository`: git runs it, so that a repository's configuration counts.
-    `variables` of the environment would change what it does.
+    `reads_cwd`: it reads its current directory without naming it. `reads_unnamed_files`: it reads
+    files that its arguments do not name. `follows_links`: it follows links that it finds.
+    `uses_repository`: it is a git command, whose effect depends on the repository's configuration.
+    `unsafe_variables` of the environment could make it do more.
     """
 
     paths: tuple[str, ...] = ()
@@ -35,7 +36,7 @@ class Operands(Enum):
 
 
 ArgumentAnalyzer: TypeAlias = Callable[[Sequence[str]], ReadSpec | None]
-"""Looks at the arguments of a program that needs a grammar of its own."""
+"""Analyzes the arguments of a program that needs a grammar of its own."""
 
 _BARE = r"(?:[^'\"\\~]|\\[()!*?.\[\] ])*"
 _PLAINLY_SPELLED = re.compile(rf"(?!=){_BARE}(?:'[^']*'|\"[^\"\\]*\")?{_BARE}", re.DOTALL)
@@ -44,9 +45,10 @@ _NUMBER = re.compile(r"-[0-9]+")
 
 
 def to_literal_text(word: Word, *, allow_revisions: bool = False) -> str | None:
-    """What the word says, where that leaves no doubt to any reader; else None.
+    """Return the value of a word that is quoted in an unambiguous way, else None.
 
-    Quotes glued to quotes and escaped quotes have fooled others. `revisions` may hold a tilde.
+    Adjacent quotes and escaped quotes have misled other parsers. `allow_revisions`: the word may
+    contain a tilde, as in `HEAD~1`.
     """
     if not word.fixed:
         return None
@@ -57,26 +59,30 @@ def to_literal_text(word: Word, *, allow_revisions: bool = False) -> str | None:
 
 
 def to_glob_pattern(word: Word) -> str | None:
-    """The pattern of a word with `*` and `?` and nothing else to expand; else None."""
-    wild = [piece for piece in word.pieces if not isinstance(piece, Literal)]
-    if not wild or any(piece not in (GlobCharacter("*"), GlobCharacter("?")) for piece in wild):
+    """Return the pattern of a word whose only expansions are `*` and `?`, else None."""
+    expansions = [piece for piece in word.pieces if not isinstance(piece, Literal)]
+    if not expansions or any(
+        piece not in (GlobCharacter("*"), GlobCharacter("?")) for piece in expansions
+    ):
         return None
-    odd = "**" in word.raw or word.raw.startswith(("-", "=")) or re.search(r"['\"\\~]", word.raw)
-    return None if odd else word.raw
+    ambiguous = (
+        "**" in word.raw or word.raw.startswith(("-", "=")) or re.search(r"['\"\\~]", word.raw)
+    )
+    return None if ambiguous else word.raw
 
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """The options that change nothing, by name: `-x`, `--long`. Whatever is not here is refused."""
+    """The harmless options of a program, by name: `-x`, `--long`. All others are refused."""
 
     flags: frozenset[str]
     value_options: frozenset[str]
     path_options: frozenset[str]
-    """Those whose value is a file."""
+    """Options whose value is a file."""
 
     @staticmethod
     def parse(spec: str) -> "OptionSpec":
-        """`al n: f@ --all --lines: --file@`: letters, then `:` for a value, `@` for a file."""
+        """Parse `al n: f@ --all --lines: --file@`: `:` marks a value, `@` a file."""
         flags: set[str] = set()
         valued: set[str] = set()
         paths: set[str] = set()
@@ -91,10 +97,12 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """How a program, or one of its subcommands, is used to look and not to touch.
+    """The arguments with which a program, or a subcommand, only reads.
 
-    `globs`: no option it has does harm, so that file names may stand for its arguments. `sweeping`
-    and `following` are the options that make it so. `refused` must not occur in any argument.
+    `numeric_flags`: it accepts `-20`. `accepts_globs`: no option does harm, so that file names may
+    become arguments. `unnamed_file_flags` make it read files that are not named, and
+    `link_following_flags` make it follow links. `refused_pattern` must not occur in any argument;
+    `operand_pattern` must match every operand. The other fields are those of `ReadSpec`.
     """
 
     options: OptionSpec
@@ -114,12 +122,12 @@ class ProgramSpec:
     unsafe_variables: tuple[str, ...] = ()
 
     def analyze(self, words: Sequence[Word]) -> ReadSpec | None:
-        """At the arguments after its name; None where it is not certain that it only looks."""
+        """Return what a call with these arguments reads, or None if it may do more than read."""
         return _ArgumentScanner(self).analyze(words)
 
 
 class _ArgumentScanner:
-    """One pass over the arguments of one command."""
+    """Scans the arguments of one command."""
 
     def __init__(self, program: ProgramSpec) -> None:
         self._program = program
@@ -131,14 +139,14 @@ class _ArgumentScanner:
     def analyze(self, words: Sequence[Word]) -> ReadSpec | None:
         if not self._scan(words) or not self._accept_operands():
             return None
-        program, used = self._program, self._used_options
-        sweeps = program.reads_unnamed_files or bool(used & program.unnamed_file_flags)
-        follows = program.follows_links or bool(used & program.link_following_flags)
-        named = (*self._paths, *self._globs)
+        program, used_options = self._program, self._used_options
+        sweeps = program.reads_unnamed_files or bool(used_options & program.unnamed_file_flags)
+        follows = program.follows_links or bool(used_options & program.link_following_flags)
+        named_files = (*self._paths, *self._globs)
         return ReadSpec(
             tuple(self._paths),
             tuple(self._globs),
-            reads_cwd=program.reads_cwd or (sweeps and not named),
+            reads_cwd=program.reads_cwd or (sweeps and not named_files),
             reads_unnamed_files=sweeps or follows,
             follows_links=follows,
             uses_repository=program.uses_repository,
@@ -189,11 +197,11 @@ class _ArgumentScanner:
             return self._accept_long_option(text, rest)
         if self._program.numeric_flags and _NUMBER.fullmatch(text):
             return True
-        for at in range(1, len(text)):
-            name = f"-{text[at]}"
+        for index in range(1, len(text)):
+            name = f"-{text[index]}"
             self._used_options.add(name)
             if name in self._program.options.value_options:
-                return self._accept_value(name, text[at + 1 :] or None, rest)
+                return self._accept_value(name, text[index + 1 :] or None, rest)
             if name not in self._program.options.flags:
                 return False
         return True
@@ -209,7 +217,7 @@ class _ArgumentScanner:
         value = inline_value
         if value is None:
             value = to_literal_text(rest.pop()) if rest else None
-            # What looks like an option may be one, for another version of the program.
+            # Another version of the program may take such a value for an option.
             if value is None or (value.startswith("-") and not _NUMBER.fullmatch(value)):
                 return False
         if self._is_refused(value):
@@ -245,3 +253,24 @@ class _ArgumentScanner:
 
 def _exclude_stdin(operands: Sequence[str]) -> list[str]:
     return [operand for operand in operands if operand != "-"]
+
+
+def accept_texts(
+    spec: str = "", *, max_operands: int | None = None, min_operands: int = 0
+) -> ProgramSpec:
+    return ProgramSpec(
+        OptionSpec.parse(spec), Operands.TEXTS, max_operands=max_operands, min_operands=min_operands
+    )
+
+
+def accept_nothing(spec: str = "") -> ProgramSpec:
+    return ProgramSpec(OptionSpec.parse(spec), Operands.NONE)
+
+
+def accept_files(spec: str = "", *, numeric_flags: bool = False) -> ProgramSpec:
+    """Describe a filter that reads the files in its arguments and has no harmful option."""
+    return ProgramSpec(OptionSpec.parse(spec), numeric_flags=numeric_flags, accepts_globs=True)
+
+
+def accept_few_files(spec: str, max_operands: int) -> ProgramSpec:
+    return ProgramSpec(OptionSpec.parse(spec), max_operands=max_operands)

@@ -1,11 +1,11 @@
-"""What a shell command is made of: words, assignments, redirects, simple commands."""
+"""Syntax tree of shell commands: words, assignments, redirects, simple commands."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 EXPANSION = "\x1e"
-"""Stands in a word's shape for text that only the running shell knows."""
+"""Replaces text in the shape of a word that only the running shell can expand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`$name`, `${name}`, or a tilde (`~` alone is named HOME). Unquoted, it may become any words."""
+    """`$name`, `${name}` or a tilde (`~` is HOME). Unquoted, it may expand to several words."""
 
     name: str
     source: str
@@ -24,14 +24,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class GlobCharacter:
-    """An unquoted `*`, `?` or `[`: file names decide what it becomes."""
+    """An unquoted `*`, `?` or `[`, which expands to file names."""
 
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """`$(…)`, backticks, or `<(…)`: what its commands print decides what it becomes."""
+    """`$(…)`, backticks or `<(…)`, which expands to the output of its commands."""
 
     source: str
     quoted: bool
@@ -42,28 +42,28 @@ Piece: TypeAlias = Literal | Variable | GlobCharacter | Substitution
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word. `raw` is its source."""
+    """One word. `raw` is its source text."""
 
     raw: str
     pieces: tuple[Piece, ...]
 
     @property
     def value(self) -> str:
-        """The word without its quotes; expansions stay as they are written."""
+        """The word without quotes; expansions stay as they are written."""
         return "".join(
             piece.text if isinstance(piece, Literal) else piece.source for piece in self.pieces
         )
 
     @property
     def shape(self) -> str:
-        """The word without its quotes; every expansion is an `EXPANSION`."""
+        """The word without quotes; every expansion is an `EXPANSION`."""
         return "".join(
             piece.text if isinstance(piece, Literal) else EXPANSION for piece in self.pieces
         )
 
     @property
     def fixed(self) -> bool:
-        """Whether the shell passes `value` on, letter for letter."""
+        """Whether the shell passes exactly `value` to the program."""
         return all(isinstance(piece, Literal) for piece in self.pieces)
 
 
@@ -96,7 +96,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """One command with what belongs to it. `words` is empty for a bare assignment or redirect."""
+    """One command. `words` is empty for an assignment or redirect without a program."""
 
     assignments: tuple[Assignment, ...]
     words: tuple[Word, ...]
@@ -104,7 +104,7 @@ class SimpleCommand:
 
 
 class Form(Enum):
-    """How the commands of a text stand to each other."""
+    """How the commands of a script are combined."""
 
     FLAT = "lists, pipelines and groups"
     COMPOUND = "subshells or control flow"
@@ -113,9 +113,9 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlainScript:
-    """The text is understood; it runs these commands, at whatever depth, and no others.
+    """A script that is understood: it runs these commands, at any depth, and no others.
 
-    `loops` are the variables that go through a list of words.
+    `loops` are the variables of `for` loops, with the words that they iterate over.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -125,6 +125,6 @@ class PlainScript:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedScript:
-    """The text is not understood, for this reason. It may run anything."""
+    """A script that is not understood, for this reason. It may run anything."""
 
     reason: str

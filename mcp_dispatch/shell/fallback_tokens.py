@@ -1,6 +1,6 @@
-"""The words of a shell text that is not understood, so that what it may run can still be denied.
+"""Splits a script that is not understood into words, so that rules can still deny it.
 
-Deliberately too much: text that bash would not run may be among them.
+The result deliberately contains too much: some of these words bash would not run.
 """
 
 import re
@@ -17,17 +17,17 @@ _OPERATOR = re.compile(r"\$\(\(?|\$\[|[<>]\(|[;&|\n()`]+")
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3}))"
 )
-# Where one of these occurs, a quote may not be a quote: in a comment, a here-document, `${…}`.
+# Near one of these, a quote character may not quote: in a comment, a here-document, `${…}`.
 _QUOTES_UNSURE = re.compile(r"<<|#|`|\$[({'\"\[]|[<>]\(|\(\(|[\x00-\x08\x0b-\x1f\x7f]")
 
 TokenRuns = tuple[tuple[str, ...], ...]
 
 
 def tokenize_unparsed(text: str) -> TokenRuns:
-    """Every run of words between two operators of `text`, dequoted and with lines joined.
+    """Return every run of words between two operators, unquoted and with continued lines joined.
 
-    Text that only the shell can expand is an `EXPANSION`. Where quotes cannot be trusted the
-    text is read a second time as if there were none.
+    Text that only the shell can expand is an `EXPANSION`. If quotes are unreliable, the text is
+    scanned a second time as if it had no quotes.
     """
     joined = text.replace("\\\n", "")
     runs = [*_Scanner(joined, honor_quotes=True).scan()]
@@ -48,12 +48,12 @@ def _decode_escape(escape: re.Match[str]) -> str:
 
 
 def _has_open_quote(text: str) -> bool:
-    """Whether a quote is opened and never closed."""
+    """Return whether a quote is not closed."""
     quote = ""
-    at = 0
-    while at < len(text):
-        character = text[at]
-        at += 2 if character == "\\" and quote != "'" else 1
+    index = 0
+    while index < len(text):
+        character = text[index]
+        index += 2 if character == "\\" and quote != "'" else 1
         if character == quote:
             quote = ""
         elif not quote and character in "'\"":
@@ -62,7 +62,7 @@ def _has_open_quote(text: str) -> bool:
 
 
 class _Scanner:
-    """One reading of one text. `quotes` says whether quotes keep a word together."""
+    """Scans one text. `honor_quotes`: quotes keep blanks inside a word."""
 
     def __init__(self, text: str, *, honor_quotes: bool) -> None:
         self._text = text
@@ -106,14 +106,14 @@ class _Scanner:
         self._position = end
 
     def _scan_quote(self) -> None:
-        found = _QUOTED.match(self._text, self._position) if self._honor_quotes else None
-        if found is None:
+        match = _QUOTED.match(self._text, self._position) if self._honor_quotes else None
+        if match is None:
             self._position += 1
             return
-        inner = found.group()[1:-1]
-        if found.group()[0] == '"':
+        inner = match.group()[1:-1]
+        if match.group()[0] == '"':
             inner = re.sub(r"\\([$`\"\\])", r"\1", _VARIABLE.sub(EXPANSION, inner))
-        self._append(inner, found.end())
+        self._append(inner, match.end())
 
     def _scan_backslash(self) -> None:
         self._position += 1
@@ -121,35 +121,35 @@ class _Scanner:
             self._append(self._text[self._position], self._position + 1)
 
     def _scan_redirect(self) -> bool:
-        """The operator goes, and its target stands in a run of its own."""
-        found = _REDIRECT.match(self._text, self._position)
-        if found is None:
+        """Drop the operator and put its target into a run of its own."""
+        match = _REDIRECT.match(self._text, self._position)
+        if match is None:
             return False
         if "".join(self._word).isdigit():
             self._word, self._in_word = [], False
         self._end_word()
-        self._position = found.end()
+        self._position = match.end()
         while self._position < len(self._text) and self._text[self._position] in _BLANKS:
             self._position += 1
         self._in_redirect_target = True
         return True
 
     def _scan_operator(self) -> bool:
-        found = _OPERATOR.match(self._text, self._position)
-        if found is None:
+        match = _OPERATOR.match(self._text, self._position)
+        if match is None:
             return False
-        if found.group()[0] in "$`<>" and self._in_word:
-            # What is substituted may belong to the word before it.
+        if match.group()[0] in "$`<>" and self._in_word:
+            # The substituted text may belong to the word before it.
             self._runs.append((*self._run, "".join(self._word) + EXPANSION))
-        self._position = found.end()
+        self._position = match.end()
         self._end_run()
         return True
 
     def _scan_expansion(self) -> bool:
-        if found := _VARIABLE.match(self._text, self._position):
-            self._append(EXPANSION, found.end())
-        elif found := _PARAMETER.match(self._text, self._position):
-            self._append(EXPANSION, found.end())
+        if match := _VARIABLE.match(self._text, self._position):
+            self._append(EXPANSION, match.end())
+        elif match := _PARAMETER.match(self._text, self._position):
+            self._append(EXPANSION, match.end())
             self._end_run()
         elif self._text[self._position] == "$":
             self._position += 1
@@ -158,7 +158,7 @@ class _Scanner:
         return True
 
     def _scan_brace(self, character: str) -> bool:
-        """`{a,b}` becomes its parts; a part that grows together with something is unsure."""
+        """Split `{a,b}` into its parts; a part that is joined to other text is an `EXPANSION`."""
         if character not in "{}" and not (character == "," and self._has_braces):
             return False
         after = self._text[self._position + 1 : self._position + 2]

@@ -1,6 +1,6 @@
-"""Whether git, run in a directory, would run another program because a configuration names one.
+"""Whether git would run another program in a directory because a configuration names one.
 
-Nothing is run to find out: the files are read, and what is not certainly harmless is not.
+No program is started: the files are read, and an unknown setting counts as unsafe.
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_CONFIG_BYTES = 1_000_000
-"""Bytes of a configuration over which it is not read."""
+"""Larger configuration files are not read."""
 
 MAX_INDEX_BYTES = 50_000_000
 
@@ -24,7 +24,7 @@ _HARMLESS_ENVIRONMENT = frozenset(
         *("GIT_SEQUENCE_EDITOR", "GIT_OPTIONAL_LOCKS", "GIT_SSL_CAINFO", "GIT_MERGE_AUTOEDIT"),
     }
 )
-# Sections that no reading command takes a program from, whatever their keys are.
+# Sections from which no read-only command takes a program, whatever the key is.
 _HARMLESS_SECTIONS = frozenset(
     {
         *("user", "author", "committer", "branch", "init", "push", "pull", "fetch", "color"),
@@ -76,7 +76,7 @@ _HARMLESS_KEYS: Mapping[str, frozenset[str]] = {
 }
 _FALSE = frozenset({"false", "no", "off", "0"})
 _TRUE = frozenset({"true", "yes", "on", "1"})
-# What the installation of git-lfs writes into its user's configuration.
+# The commands that the installation of git-lfs writes into the user's configuration.
 _LFS_COMMANDS = frozenset(
     {
         *("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"),
@@ -87,7 +87,7 @@ _LFS_COMMANDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GitSetting:
-    """One entry, section and key in small letters."""
+    """One entry; section and key are in lower case."""
 
     section: str
     subsection: str
@@ -96,13 +96,13 @@ class GitSetting:
 
 
 class _UnsafeRepository(Exception):
-    """Something about a repository that is not certainly harmless."""
+    """The repository or a configuration has something that is not known to be harmless."""
 
 
 def is_git_config_safe(directory: Path, home: Path, environ: Mapping[str, str]) -> bool:
-    """Whether git's reading commands in `directory` run nothing but git."""
-    given = [name for name in environ if name.startswith("GIT_")]
-    if not set(given) <= _HARMLESS_ENVIRONMENT:
+    """Return whether read-only commands of git in `directory` run no other program."""
+    variables = {name for name in environ if name.startswith("GIT_")}
+    if not variables <= _HARMLESS_ENVIRONMENT:
         return False
     try:
         repository = _find_repository(directory)
@@ -116,18 +116,18 @@ def is_git_config_safe(directory: Path, home: Path, environ: Mapping[str, str]) 
 
 
 def _find_repository(directory: Path) -> tuple[Path, Path] | None:
-    """The first repository from `directory` upwards: its working tree and its git directory."""
+    """Return the working tree and git directory of the nearest repository upwards, or None."""
     start = directory.resolve(strict=True)
-    for place in (start, *start.parents):
-        mark = place / ".git"
-        if mark.is_symlink():
+    for parent in (start, *start.parents):
+        marker = parent / ".git"
+        if marker.is_symlink():
             raise _UnsafeRepository("a repository is a link")
-        if mark.is_dir():
-            return place, mark
-        if mark.is_file():
-            return place, _read_gitdir_file(mark)
-        if (place / "HEAD").exists() and (place / "objects").exists():
-            # Git would take the directory itself for a repository, with its `config` beside.
+        if marker.is_dir():
+            return parent, marker
+        if marker.is_file():
+            return parent, _read_gitdir_file(marker)
+        if (parent / "HEAD").exists() and (parent / "objects").exists():
+            # Git would treat the directory itself as a repository and read its `config`.
             raise _UnsafeRepository("a bare repository")
     return None
 
@@ -142,9 +142,9 @@ def _read_gitdir_file(git_file: Path) -> Path:
 
 def _check_repository(tree: Path, git_directory: Path) -> None:
     common = git_directory
-    named = git_directory / "commondir"
-    if named.exists():
-        common = git_directory / named.read_text(encoding="utf-8").strip()
+    common_file = git_directory / "commondir"
+    if common_file.exists():
+        common = git_directory / common_file.read_text(encoding="utf-8").strip()
     if not (git_directory / "HEAD").is_file() or not (common / "objects").is_dir():
         raise _UnsafeRepository("it is not a whole repository")
     for file in (common / "config", git_directory / "config.worktree", common / "config.worktree"):
@@ -157,7 +157,7 @@ def _check_repository(tree: Path, git_directory: Path) -> None:
 
 
 def _check_directory(git_directory: Path) -> None:
-    """What may run without being configured: a hook after the index was refreshed."""
+    """Refuse a hook that runs after the index was refreshed, and repositories inside this one."""
     if (git_directory / "hooks" / "post-index-change").exists():
         raise _UnsafeRepository("a hook runs when the index changes")
     indexes = [git_directory / "index", *git_directory.glob("sharedindex.*")]
@@ -166,12 +166,12 @@ def _check_directory(git_directory: Path) -> None:
 
 
 def _may_contain_submodule(index: Path) -> bool:
-    """The mode of such an entry is not to be overlooked; by chance it may be found elsewhere."""
+    """Search the index for the mode of a submodule entry; other bytes may match by chance."""
     return index.stat().st_size > MAX_INDEX_BYTES or _SUBMODULE_MODE in index.read_bytes()
 
 
 def _check_setting(setting: GitSetting) -> None:
-    """Of the repository itself, whose author may be anybody."""
+    """Check a setting of the repository itself, whose author is not trusted."""
     section, key = setting.section, setting.key
     if section in _HARMLESS_SECTIONS:
         return
@@ -194,7 +194,7 @@ def _list_user_config_files(home: Path, environ: Mapping[str, str]) -> tuple[Pat
 
 
 def _check_user_config(file: Path, home: Path, depth: int) -> None:
-    """The user's own: only what a repository's attributes could set off, or what always runs."""
+    """Check the user's own settings: those that always run, or that a repository can trigger."""
     if depth > _MAX_INCLUDE_DEPTH:
         raise _UnsafeRepository("configurations include each other")
     for setting in _read_settings(file):
@@ -213,7 +213,10 @@ def _resolve_include(path: str, file: Path, home: Path) -> Path:
 
 
 def _can_run_program(setting: GitSetting) -> bool:
-    """Aliases do not hide git's own commands, and a pager needs a terminal: both may stay."""
+    """Return whether git may run a program because of the setting.
+
+    Aliases cannot replace git's own commands, and a pager needs a terminal: both are harmless.
+    """
     match setting.section, setting.key:
         case "core", "fsmonitor":
             return setting.value.lower() not in _FALSE | _TRUE
@@ -232,7 +235,7 @@ def _can_run_program(setting: GitSetting) -> bool:
 
 
 def _read_settings(file: Path) -> Iterator[GitSetting]:
-    """What a file sets; nothing where there is none. Raises where a line is not plain."""
+    """Yield the settings of a file, if it exists. Raise for a line that is not plain."""
     if not file.exists():
         return
     if not file.is_file() or file.stat().st_size > MAX_CONFIG_BYTES:
@@ -249,7 +252,7 @@ def _read_settings(file: Path) -> Iterator[GitSetting]:
 
 
 def _split_section(name: str, subsection: str | None) -> tuple[str, str]:
-    """`[diff.x]` is an old way to write `[diff "x"]`."""
+    """Return section and subsection; `[diff.x]` is an old form of `[diff "x"]`."""
     section, _, rest = name.lower().partition(".")
     return section, rest if subsection is None else subsection
 

@@ -1,22 +1,22 @@
-"""Reads here-documents and here-strings, whose texts stand apart from the commands they belong to."""
+"""Parses here-documents, whose text follows the line of their command, and here-strings."""
 
 import re
 import sys
 from dataclasses import dataclass
 
 from mcp_dispatch.shell.ast import Literal, Redirect, Word
-from mcp_dispatch.shell.plain_parser import PlainParser, UnsupportedSyntax
+from mcp_dispatch.shell.plain_parser import PlainParser
+from mcp_dispatch.shell.syntax import WORD_END, UnsupportedSyntax
 
-_END = r"(?=[ \t\n;&|<>()]|$)"
 _HERE_STRING = re.compile(r"<<<[ \t]*")
-_HERE_DOCUMENT = re.compile(rf"<<(-?)[ \t]*(?:'(\w+)'|\"(\w+)\"|(\w+)){_END}")
-# Before version 4 bash looks for the end of `$(` by counting quotes and parentheses.
+_HERE_DOCUMENT = re.compile(rf"<<(-?)[ \t]*(?:'(\w+)'|\"(\w+)\"|(\w+)){WORD_END}")
+# Bash before version 4, as on macOS, finds the end of `$(` by counting quotes and parentheses.
 _COUNTS_QUOTES = sys.platform == "darwin"
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingDocument:
-    """A here-document whose text begins after the line."""
+    """A here-document whose text begins after the current line."""
 
     delimiter: str
     indented: bool
@@ -24,33 +24,33 @@ class _PendingDocument:
 
 
 class HereDocumentParser(PlainParser):
-    """A reader that takes the texts of here-documents when their line has ended."""
+    """A parser that reads the texts of here-documents at the end of their line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._open_substitutions = 0
-        """How many substitutions are open."""
+        """The number of substitutions around the current position."""
         self._pending: list[_PendingDocument] = []
         self._last_document = ""
-        """The last text that was read."""
+        """The text of the last here-document."""
         self._document_count = 0
-        """How many texts were read."""
+        """The number of here-documents read so far."""
 
     def _parse_redirect(self) -> Redirect | None:
-        if found := _HERE_STRING.match(self.text, self.position):
-            self.position = found.end()
+        if match := _HERE_STRING.match(self.text, self.position):
+            self.position = match.end()
             return Redirect("<<<", "", self._parse_word())
-        if found := _HERE_DOCUMENT.match(self.text, self.position):
-            self.position = found.end()
-            indented, single, double, bare = found.groups()
+        if match := _HERE_DOCUMENT.match(self.text, self.position):
+            self.position = match.end()
+            indented, single, double, bare = match.groups()
             delimiter = single or double or bare
             self._pending.append(_PendingDocument(delimiter, bool(indented), bare is None))
             return Redirect("<<", "", Word(delimiter, (Literal(delimiter),)))
         return super()._parse_redirect()
 
     def _read_here_documents(self) -> None:
-        awaited, self._pending = self._pending, []
-        for document in awaited:
+        pending, self._pending = self._pending, []
+        for document in pending:
             self._read_here_document(document)
 
     def _read_here_document(self, document: _PendingDocument) -> None:
@@ -69,7 +69,11 @@ class HereDocumentParser(PlainParser):
     def _check_document(self, text: str, document: _PendingDocument) -> str:
         if not document.literal and any(character in text for character in "$`\\"):
             raise UnsupportedSyntax("a here-document expands something")
-        if _COUNTS_QUOTES and self._open_substitutions and any(one in text for one in "'\"()`"):
+        if (
+            _COUNTS_QUOTES
+            and self._open_substitutions
+            and any(character in text for character in "'\"()`")
+        ):
             raise UnsupportedSyntax("a here-document in a substitution holds quotes or parentheses")
         return text
 

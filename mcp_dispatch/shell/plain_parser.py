@@ -1,10 +1,7 @@
-"""Reads the plain subset of bash: words, quotes, lists, pipes, simple redirects, `$name`.
+"""Parses the plain subset of bash: words, quotes, lists, pipes, simple redirects, `$name`.
 
-Whatever is not certainly read as bash reads it is `Unknown`.
+Text that bash may read differently is an `UnparsedScript`.
 """
-
-import re
-import unicodedata
 
 from mcp_dispatch.shell.ast import (
     Assignment,
@@ -18,95 +15,67 @@ from mcp_dispatch.shell.ast import (
     Variable,
     Word,
 )
-
-MAX_COMMAND_CHARS = 10_000
-"""Characters over which a command is not read at all."""
-
-RESERVED = frozenset(
-    {
-        *("if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case"),
-        *("esac", "in", "function", "select", "time", "coproc", "{", "}", "!", "[[", "]]"),
-    }
+from mcp_dispatch.shell.syntax import (
+    ASSIGNMENT,
+    DOUBLE_QUOTED_TEXT,
+    DUPLICATE,
+    JOINING_OPERATORS,
+    METACHARACTERS,
+    OPERATOR,
+    REDIRECT,
+    RESERVED,
+    SUBSCRIPT,
+    TILDE,
+    UNQUOTED_TEXT,
+    VARIABLE,
+    UnsupportedSyntax,
+    check_text,
+    may_split_words,
 )
-
-_METACHARACTERS = " \t\n;&|<>()"
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
-_RUN = re.compile(r"[A-Za-z0-9_@%+=:,./^\]-]+")
-_QUOTED_RUN = re.compile(r'[^"`$\\]+')
-_TILDE = re.compile(r"~[A-Za-z0-9_+.-]*")
-_ASSIGNMENT = re.compile(rf"({_NAME})\+?=")
-_SUBSCRIPT = re.compile(rf"{_NAME}\[")
-_REDIRECT = re.compile(r"(?:([0-9]?)(>>|>|<)|()(&>>|&>))(?![<>(|&])")
-_DUPLICATE = re.compile(r"([0-9]?)([<>]&)([0-9]|-)(?=[ \t\n;&|<>()]|$)")
-_OPERATOR = re.compile(r"&&|\|\||\|&|[;&|\n]")
-JOINING_OPERATORS = frozenset({"&&", "||", "|", "|&"})
-
-
-class UnsupportedSyntax(Exception):
-    """The text left the plain subset."""
 
 
 def parse_plain(text: str) -> PlainScript | UnparsedScript:
-    """The commands of `text`, or why they cannot be told."""
-    if len(text) > MAX_COMMAND_CHARS:
-        return UnparsedScript(f"the command is longer than {MAX_COMMAND_CHARS:,} characters")
+    """Return the commands of `text`, or the reason why they cannot be parsed."""
     try:
-        refuse_odd_characters(text)
+        check_text(text)
         commands = PlainParser(text).parse_commands()
-    except UnsupportedSyntax as refused:
-        return UnparsedScript(str(refused))
+    except UnsupportedSyntax as error:
+        return UnparsedScript(str(error))
     return PlainScript(commands) if commands else UnparsedScript("there is no command")
 
 
-def refuse_odd_characters(text: str) -> None:
-    for character in text:
-        if " " <= character <= "~" or character in "\n\t":
-            continue
-        if unicodedata.category(character)[0] in "CZ":
-            raise UnsupportedSyntax(f"it contains the character U+{ord(character):04X}")
-
-
-def _may_split_words(character: str) -> bool:
-    """Some locales take the bytes 0x85 and 0xA0 for blanks, also inside a UTF-8 letter."""
-    return any(byte in (0x85, 0xA0) for byte in character.encode())
-
-
 class PlainParser:
-    """One pass over one text."""
+    """Parses one text in one pass; `position` is the index of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
 
     def parse_commands(self) -> tuple[SimpleCommand, ...]:
-        found: list[SimpleCommand] = []
+        commands: list[SimpleCommand] = []
         operator = ""
-        while self._skip_blanks_and_newlines():
-            found.append(self._parse_command())
+        while self._skip(" \t\n"):
+            commands.append(self._parse_command())
             operator = self._parse_operator()
         if operator in JOINING_OPERATORS:
             raise UnsupportedSyntax(f"nothing follows the last {operator}")
-        return tuple(found)
+        return tuple(commands)
 
     def _peek(self) -> str:
         return self.text[self.position : self.position + 1]
 
     def _skip(self, characters: str) -> bool:
-        """Whether anything is left after them."""
+        """Skip these characters; return whether any text is left."""
         while self.position < len(self.text) and self.text[self.position] in characters:
             self.position += 1
         return self.position < len(self.text)
 
-    def _skip_blanks_and_newlines(self) -> bool:
-        return self._skip(" \t\n")
-
     def _parse_operator(self) -> str:
-        found = _OPERATOR.match(self.text, self.position)
-        if found is None:
+        match = OPERATOR.match(self.text, self.position)
+        if match is None:
             return ""
-        self.position = found.end()
-        return found.group()
+        self.position = match.end()
+        return match.group()
 
     def _parse_command(self) -> SimpleCommand:
         assignments: list[Assignment] = []
@@ -135,34 +104,34 @@ class PlainParser:
         )
 
     def _parse_redirect(self) -> Redirect | None:
-        duplicate = _DUPLICATE.match(self.text, self.position)
+        duplicate = DUPLICATE.match(self.text, self.position)
         if duplicate is not None:
             self.position = duplicate.end()
             descriptor, operator, target = duplicate.groups()
             return Redirect(operator, descriptor, Word(target, (Literal(target),)))
-        found = _REDIRECT.match(self.text, self.position)
-        if found is None:
+        match = REDIRECT.match(self.text, self.position)
+        if match is None:
             return None
-        self.position = found.end()
+        self.position = match.end()
         self._skip(" \t")
-        return Redirect(found.group(2) or found.group(4), found.group(1) or "", self._parse_word())
+        return Redirect(match.group(2) or match.group(4), match.group(1) or "", self._parse_word())
 
     def _parse_assignment(self, word: Word) -> Assignment | None:
-        if _SUBSCRIPT.match(word.raw):
+        if SUBSCRIPT.match(word.raw):
             raise UnsupportedSyntax("it may assign to an array")
-        found = _ASSIGNMENT.match(word.raw)
-        if found is None:
+        match = ASSIGNMENT.match(word.raw)
+        if match is None:
             return None
         # The name and the equals sign are unquoted, so they are the start of the first piece.
         first = word.pieces[0]
         assert isinstance(first, Literal)
-        rest = (Literal(first.text[found.end() :]), *word.pieces[1:])
-        return Assignment(found.group(1), Word(word.raw[found.end() :], rest))
+        rest = (Literal(first.text[match.end() :]), *word.pieces[1:])
+        return Assignment(match.group(1), Word(word.raw[match.end() :], rest))
 
     def _parse_word(self) -> Word:
         start = self.position
         pieces: list[Piece] = []
-        while self.position < len(self.text) and self._peek() not in _METACHARACTERS:
+        while self.position < len(self.text) and self._peek() not in METACHARACTERS:
             pieces.extend(self._parse_pieces(start))
         raw = self.text[start : self.position]
         if not raw:
@@ -174,10 +143,10 @@ class PlainParser:
         return Word(raw, _join_literals(pieces))
 
     def _parse_pieces(self, start: int) -> list[Piece]:
-        run = _RUN.match(self.text, self.position)
-        if run is not None:
-            self.position = run.end()
-            return [Literal(run.group())]
+        text = UNQUOTED_TEXT.match(self.text, self.position)
+        if text is not None:
+            self.position = text.end()
+            return [Literal(text.group())]
         match self._peek():
             case "'":
                 return [self._parse_single_quotes()]
@@ -200,7 +169,7 @@ class PlainParser:
             case "#" if self.position > start:
                 self.position += 1
                 return [Literal("#")]
-            case character if character > "~" and not _may_split_words(character):
+            case character if character > "~" and not may_split_words(character):
                 self.position += 1
                 return [Literal(character)]
             case character:
@@ -223,10 +192,10 @@ class PlainParser:
         return pieces
 
     def _parse_double_quoted_piece(self) -> Piece:
-        run = _QUOTED_RUN.match(self.text, self.position)
-        if run is not None:
-            self.position = run.end()
-            return Literal(run.group())
+        text = DOUBLE_QUOTED_TEXT.match(self.text, self.position)
+        if text is not None:
+            self.position = text.end()
+            return Literal(text.group())
         match self._peek():
             case "":
                 raise UnsupportedSyntax("a quote is not closed")
@@ -253,32 +222,29 @@ class PlainParser:
         return Literal(character)
 
     def _parse_backtick(self, *, quoted: bool) -> Piece:
-        """Not of the plain subset; nor is any dollar but that of a variable."""
+        """Refuse a substitution, which is not part of the plain subset."""
         raise UnsupportedSyntax("it substitutes a command")
 
     def _parse_dollar(self, *, quoted: bool) -> Piece:
-        return self._parse_variable(quoted=quoted)
-
-    def _parse_variable(self, *, quoted: bool) -> Variable:
-        found = _VARIABLE.match(self.text, self.position)
-        if found is None:
+        match = VARIABLE.match(self.text, self.position)
+        if match is None:
             raise UnsupportedSyntax(f"it expands {self.text[self.position : self.position + 2]}…")
-        self.position = found.end()
-        return Variable(found.group(1) or found.group(2), found.group(), quoted)
+        self.position = match.end()
+        return Variable(match.group(1) or match.group(2), match.group(), quoted)
 
     def _parse_tilde(self, start: int) -> Piece:
-        """A tilde expands at the start of a word, and after `=` or `:` in what looks assigned."""
+        """Expand a tilde at the start of a word, and after `=` or `:` as in an assignment."""
         if self.position > start and self.text[self.position - 1] not in "=:":
             self.position += 1
             return Literal("~")
-        found = _TILDE.match(self.text, self.position)
-        assert found is not None
-        self.position = found.end()
-        return Variable("HOME" if found.group() == "~" else found.group(), found.group(), False)
+        match = TILDE.match(self.text, self.position)
+        assert match is not None
+        self.position = match.end()
+        return Variable("HOME" if match.group() == "~" else match.group(), match.group(), False)
 
 
 def _join_literals(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """Neighbouring literals made one, the first kept even where it is empty."""
+    """Join neighbouring literals; the first literal stays even if it is empty."""
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

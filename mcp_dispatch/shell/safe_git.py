@@ -1,4 +1,4 @@
-"""The commands of git that only look, as far as a repository's configuration lets them."""
+"""Subcommands of git that only read, unless a repository's configuration changes them."""
 
 import re
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ _CONTENT_OPTIONS = frozenset(
         *("--color-words", "--binary", "--function-context", "--patch-with-stat", "--full-diff"),
     }
 )
-"""With these, the history shows what is in the files."""
+"""Options with which `git log` shows the content of files."""
 
-# A signature is verified by a program that a configuration names.
+# Git verifies a signature with a program that the configuration names.
 _SIGNATURE_FORMAT = re.compile(r"%G|signature", re.IGNORECASE)
 
 

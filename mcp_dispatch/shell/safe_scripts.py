@@ -1,4 +1,4 @@
-"""Programs whose arguments are a small language: the part of it that only looks."""
+"""Programs whose arguments are a small language, and the part of it that only reads."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from mcp_dispatch.shell.arguments import ReadSpec
 
 _ADDRESS = r"(?:[0-9]+|\$|/(?:[^/\\\n \[]|\\[^\n ]|\[\^?[^\]\\\[/^ ]+\])+/)"
 _SIMPLE = rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pd=]"
-# No blank, so that nothing in it reads as a file to write or a program to run; a bracket that
-# holds the delimiter is read differently by different versions.
+# Without blanks, so that no part can name a file to write or a program to run. A bracket that
+# contains the delimiter is excluded, because versions of sed read it differently.
 _PART = r"(?:(?!{by})[^\\\n \[]|\\[^\n ]|\[\^?(?:(?!{by})[^\]\\\[^ ])+\])*"
 _REPLACING = "|".join(
     rf"s{by}{_PART.format(by=by)}{by}{_PART.format(by=by)}{by}[gp0-9I]*"
@@ -92,14 +92,14 @@ _LSOF_WORD = re.compile(r"-[nPtlUaR]+|-i[46]?(?:TCP|UDP|tcp|udp)?(?::[0-9,-]+)?"
 
 
 def analyze_echo(_arguments: Sequence[str]) -> ReadSpec:
-    """Whatever it is given, it prints."""
+    """Accept any arguments: `echo` only prints them."""
     return ReadSpec()
 
 
 def analyze_sed(arguments: Sequence[str]) -> ReadSpec | None:
-    """Printing, deleting and replacing on the way to the output; nothing that writes or runs."""
-    flags = [one for one in arguments if one.startswith("-")]
-    operands = [one for one in arguments if not one.startswith("-")]
+    """Accept printing, deleting and replacing in the output; nothing that writes or runs."""
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    operands = [argument for argument in arguments if not argument.startswith("-")]
     if not operands or not all(map(_SED_FLAGS.fullmatch, flags)) or arguments[-1] in flags:
         return None
     script, *files = operands
@@ -107,7 +107,7 @@ def analyze_sed(arguments: Sequence[str]) -> ReadSpec | None:
 
 
 def analyze_printf(arguments: Sequence[str]) -> ReadSpec | None:
-    """A format without `%n`, which assigns, and no option."""
+    """Accept a format without `%n`, which assigns a variable, and no option."""
     if not arguments or arguments[0].startswith("-"):
         return None
     return ReadSpec() if _PRINTF_FORMAT.fullmatch(arguments[0]) else None
@@ -118,7 +118,7 @@ def analyze_bracket(arguments: Sequence[str]) -> ReadSpec | None:
 
 
 def analyze_test(arguments: Sequence[str]) -> ReadSpec | None:
-    """One simple question; `-v` and the like evaluate what they are given."""
+    """Accept one simple test; `-v` and similar operators evaluate their operand."""
     match list(arguments[1:] if arguments[:1] == ["!"] else arguments):
         case [operator, path] if operator in _TEST_OF_FILE:
             return ReadSpec((path,)) if path else ReadSpec()
@@ -134,7 +134,7 @@ def analyze_test(arguments: Sequence[str]) -> ReadSpec | None:
 
 
 def analyze_find(arguments: Sequence[str]) -> ReadSpec | None:
-    """Tests and printing; nothing that runs, deletes, writes a file or follows links."""
+    """Accept tests and printing; nothing that runs, deletes, writes a file or follows links."""
     paths: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -158,7 +158,7 @@ def _is_find_action(value: str) -> bool:
 
 
 def analyze_ps(arguments: Sequence[str]) -> ReadSpec | None:
-    """Not with `e` alone, which shows the environment of every process."""
+    """Accept no `e` without a dash, which shows the environment of every process."""
     rest = iter(arguments)
     for argument in rest:
         if _PS_VALUED.fullmatch(argument):
@@ -171,18 +171,18 @@ def analyze_ps(arguments: Sequence[str]) -> ReadSpec | None:
 
 
 def analyze_jq(arguments: Sequence[str]) -> ReadSpec | None:
-    """A filter of paths and functions that look at nothing but the document."""
-    flags = [one for one in arguments if one.startswith("-")]
-    operands = [one for one in arguments if not one.startswith("-")]
+    """Accept a filter of paths and functions that read only the document."""
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    operands = [argument for argument in arguments if not argument.startswith("-")]
     if not operands or not all(map(_JQ_FLAGS.fullmatch, flags)):
         return None
-    filtering = _JQ_TEXT.sub("", operands[0])
-    known = set(_JQ_WORD.findall(filtering)) <= _JQ_FUNCTIONS
-    return ReadSpec(tuple(operands[1:])) if known and _JQ_FILTER.fullmatch(filtering) else None
+    filter_text = _JQ_TEXT.sub("", operands[0])
+    known = set(_JQ_WORD.findall(filter_text)) <= _JQ_FUNCTIONS
+    return ReadSpec(tuple(operands[1:])) if known and _JQ_FILTER.fullmatch(filter_text) else None
 
 
 def analyze_lsof(arguments: Sequence[str]) -> ReadSpec | None:
-    """Open files and ports; not the options that keep a cache or repeat."""
+    """Accept queries for open files and ports; no option that keeps a cache or repeats."""
     rest = iter(arguments)
     for argument in rest:
         if argument in ("-p", "-u", "-c"):

@@ -1,6 +1,6 @@
-"""Reads more of bash than the plain subset: groups, control flow, substitutions, here-documents.
+"""Parses more of bash than the plain subset: groups, control flow, substitutions, here-documents.
 
-Whatever is not certainly read as bash reads it leaves with `NotPlain`.
+Syntax that bash may read differently raises `UnsupportedSyntax`.
 """
 
 import re
@@ -16,33 +16,32 @@ from mcp_dispatch.shell.ast import (
     Word,
 )
 from mcp_dispatch.shell.here_documents import HereDocumentParser
-from mcp_dispatch.shell.plain_parser import (
+from mcp_dispatch.shell.syntax import (
+    DIRECTORY_CHANGERS,
     JOINING_OPERATORS,
-    MAX_COMMAND_CHARS,
+    WORD_END,
     UnsupportedSyntax,
-    refuse_odd_characters,
+    check_text,
 )
 
 MAX_NESTING = 12
-"""How many groups, bodies and substitutions are read inside each other."""
+"""The maximum depth of groups, bodies and substitutions."""
 
 MAX_COMMANDS = 200
-"""How many simple commands are read in one text."""
+"""The maximum number of simple commands in one text."""
 
-_END = r"(?=[ \t\n;&|<>()]|$)"
-_CLOSING_WORD = re.compile(rf"(then|elif|else|fi|do|done|\}}){_END}")
-_OPENING_WORD = re.compile(rf"(if|while|until|for|\{{){_END}")
+_CLOSING_WORD = re.compile(rf"(then|elif|else|fi|do|done|\}}){WORD_END}")
+_OPENING_WORD = re.compile(rf"(if|while|until|for|\{{){WORD_END}")
 _PREFIX = re.compile(r"(?:!|time(?:[ \t]+-p)?)[ \t]+(?=[^ \t\n;&|<>()-])")
 _FOR_LOOP = re.compile(r"for[ \t]+([a-z][a-z0-9_]*)[ \t]+in(?=[ \t])")
 _SUBSTITUTED_TEXT = re.compile(r"[A-Za-z0-9_./ |=:,-]+")
-_DIRECTORY_CHANGERS = frozenset({"cd", "pushd", "popd"})
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedScript:
-    """What a text runs. `spellings` are the commands and loops as written, for a second reader.
+    """The commands of a text. `spellings` are commands and loops as written, for a second parser.
 
-    A command that only hands a here-document on has a spelling and is not among the commands.
+    A `cat` that only passes a here-document on has a spelling and is not among the commands.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -53,23 +52,21 @@ class ParsedScript:
 
 
 def parse_script(text: str) -> ParsedScript:
-    """Raises `NotPlain`."""
-    if len(text) > MAX_COMMAND_CHARS:
-        raise UnsupportedSyntax(f"the command is longer than {MAX_COMMAND_CHARS:,} characters")
-    refuse_odd_characters(text)
-    reader = _ScriptParser(text)
-    reader.parse()
+    """Parse a text. Raise `UnsupportedSyntax`."""
+    check_text(text)
+    parser = _ScriptParser(text)
+    parser.parse()
     return ParsedScript(
-        tuple(reader.simple_commands),
-        reader.form,
-        tuple(reader.loops),
-        tuple(reader.spellings),
-        tuple(reader.redirects),
+        tuple(parser.simple_commands),
+        parser.form,
+        tuple(parser.loops),
+        tuple(parser.spellings),
+        tuple(parser.redirects),
     )
 
 
 class _ScriptParser(HereDocumentParser):
-    """One pass over one text, or over one pair of backticks in it."""
+    """Parses one text, or the text between one pair of backticks."""
 
     def __init__(self, text: str, depth: int = 0) -> None:
         super().__init__(text)
@@ -87,7 +84,7 @@ class _ScriptParser(HereDocumentParser):
             raise UnsupportedSyntax("a part of it closes what was not opened, or is not closed")
 
     def _parse_list(self) -> None:
-        """Commands, up to the end, a closing parenthesis or a closing word."""
+        """Parse commands up to the end, a closing parenthesis or a closing word."""
         self._enter_level()
         operator, empty = "", True
         while self._skip_to_command() and not self._is_at_closing():
@@ -108,7 +105,7 @@ class _ScriptParser(HereDocumentParser):
             raise UnsupportedSyntax(f"it nests more than {MAX_NESTING} levels")
 
     def _skip_to_command(self) -> bool:
-        """Passes blanks, newlines and comments; whether anything is left."""
+        """Skip blanks, newlines and comments; return whether any text is left."""
         while self._skip(" \t"):
             if self._peek() == "#":
                 self._skip_comment()
@@ -144,7 +141,7 @@ class _ScriptParser(HereDocumentParser):
     def _parse_pipeline_part(self, *, piped: bool) -> None:
         if prefix := _PREFIX.match(self.text, self.position):
             self.position = prefix.end()
-            # Further down a pipeline they are not reserved words.
+            # After a pipe, `!` and `time` are not reserved words.
             if piped or _PREFIX.match(self.text, self.position):
                 raise UnsupportedSyntax("it uses ! or time inside a pipeline or twice")
         if self._peek() == "(":
@@ -157,20 +154,21 @@ class _ScriptParser(HereDocumentParser):
     def _parse_simple_command(self) -> None:
         command = self._parse_command()
         self._add_command(command)
-        assigned = (f"{one.name}={one.value.raw}" for one in command.assignments)
+        assigned = (f"{redirect.name}={redirect.value.raw}" for redirect in command.assignments)
         spelling = (*assigned, *(word.raw for word in command.words))
         if spelling:
             self.spellings.append(spelling)
-        if self._loop_depth and any(word.value in _DIRECTORY_CHANGERS for word in command.words):
+        if self._loop_depth and any(word.value in DIRECTORY_CHANGERS for word in command.words):
             raise UnsupportedSyntax("it changes directory in a loop")
 
     def _add_command(self, command: SimpleCommand) -> None:
-        """Before it stand the commands that were substituted in it: they run first."""
+        """Add a command after the commands that are substituted in it, which run first."""
         if len(self.simple_commands) >= MAX_COMMANDS:
             raise UnsupportedSyntax(f"it has more than {MAX_COMMANDS} commands")
         self.simple_commands.append(command)
         self.redirects.extend(
-            (one.descriptor, one.operator, one.target.raw) for one in command.redirects
+            (redirect.descriptor, redirect.operator, redirect.target.raw)
+            for redirect in command.redirects
         )
 
     def _parse_subshell(self) -> None:
@@ -240,16 +238,16 @@ class _ScriptParser(HereDocumentParser):
         self._loop_depth -= 1
 
     def _peek_closing_word(self) -> str:
-        found = _CLOSING_WORD.match(self.text, self.position)
-        return found.group(1) if found else ""
+        match = _CLOSING_WORD.match(self.text, self.position)
+        return match.group(1) if match else ""
 
     def _expect_word(self, word: str) -> None:
-        found = _CLOSING_WORD.match(self.text, self.position) or _OPENING_WORD.match(
+        match = _CLOSING_WORD.match(self.text, self.position) or _OPENING_WORD.match(
             self.text, self.position
         )
-        if found is None or found.group(1) != word:
+        if match is None or match.group(1) != word:
             raise UnsupportedSyntax(f"the word {word} is missing")
-        self.position = found.end()
+        self.position = match.end()
 
     def _expect(self, character: str) -> None:
         if self._peek() != character or self._pending:
@@ -257,7 +255,7 @@ class _ScriptParser(HereDocumentParser):
         self.position += 1
 
     def _parse_group_redirects(self) -> None:
-        """What follows a group: redirects, and nothing else."""
+        """Parse the redirects after a group; nothing else may follow it."""
         redirects: list[Redirect] = []
         while self._skip(" \t"):
             redirect = self._parse_redirect()
@@ -305,7 +303,7 @@ class _ScriptParser(HereDocumentParser):
         self._parse_substitution()
         inner = self.simple_commands[count:]
         if quoted and len(inner) == 1 and _is_here_document_cat(inner[0]):
-            # `"$(cat <<'EOF' …)"` is a way to write a text, not to run something.
+            # `"$(cat <<'EOF' …)"` is a way to write a text; it runs nothing else.
             del self.simple_commands[count:]
             self.form = form
             return Literal(self._last_document.rstrip("\n"))
@@ -321,7 +319,7 @@ class _ScriptParser(HereDocumentParser):
         self._parse_list()
         self._expect(")")
         self._open_substitutions -= 1
-        # Bash 5.2 loses the operator between two commands after a here-document in here.
+        # Bash 5.2 loses the operator between two commands after a here-document in a substitution.
         if self._document_count > documents and len(self.spellings) > commands + 1:
             raise UnsupportedSyntax(
                 "a here-document stands beside other commands in a substitution"
@@ -332,18 +330,18 @@ class _ScriptParser(HereDocumentParser):
         inner = self.text[start + 1 : end]
         if end < 0 or self._pending or _SUBSTITUTED_TEXT.fullmatch(inner) is None:
             raise UnsupportedSyntax("it substitutes a command that is not simple")
-        reader = _ScriptParser(inner, self._depth)
-        reader.parse()
+        parser = _ScriptParser(inner, self._depth)
+        parser.parse()
         self.form = Form.SUBSTITUTING
-        self.simple_commands += reader.simple_commands
-        self.spellings += reader.spellings
-        self.redirects += reader.redirects
+        self.simple_commands += parser.simple_commands
+        self.spellings += parser.spellings
+        self.redirects += parser.redirects
         self.position = end + 1
         return Substitution(self.text[start : self.position], quoted)
 
 
 def _is_here_document_cat(command: SimpleCommand) -> bool:
-    """Whether it is `cat` with a here-document and nothing else."""
+    """Return whether the command is `cat` with a here-document and nothing else."""
     return (
         [word.raw for word in command.words] == ["cat"]
         and not command.assignments

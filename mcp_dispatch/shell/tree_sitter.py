@@ -1,4 +1,4 @@
-"""The second reader: tree-sitter's bash grammar, asked whether it finds the same words."""
+"""Checks a parsed script against the bash grammar of tree-sitter."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _TEST_GROUPS = frozenset(
 
 @cache
 def _load_language() -> "Language":
-    # Imported here: it costs 30 ms, and most of what uses rules never reads a command.
+    # Imported here: it costs 30 ms, and many processes never parse a command.
     import tree_sitter_bash
     from tree_sitter import Language
 
@@ -27,34 +27,33 @@ def _load_language() -> "Language":
 
 
 def _parse_root(text: str) -> "Node":
-    """A parser is not to be shared by threads, and costs next to nothing."""
+    """Parse with a new parser: parsers are cheap and must not be shared by threads."""
     from tree_sitter import Parser
 
     return Parser(_load_language()).parse(text.encode()).root_node
 
 
 def matches_grammar(text: str, script: ParsedScript) -> bool:
-    """Whether the grammar finds the commands and redirects of `script`, letter for letter."""
+    """Return whether the grammar finds exactly the commands and redirects of `script`."""
     root = _parse_root(text)
     if root.has_error:
         return False
-    survey = _TreeCollector(root)
-    return survey.commands == Counter(script.spellings) and survey.redirects == Counter(
-        script.redirects
-    )
+    found = _TreeCollector(root)
+    same_commands = found.commands == Counter(script.spellings)
+    return same_commands and found.redirects == Counter(script.redirects)
 
 
 class _TreeCollector:
-    """Everything of interest under one node, walked with a stack: trees may be deep."""
+    """Commands and redirects under child node, found with a stack because trees may be deep."""
 
     def __init__(self, root: "Node") -> None:
         self.commands: Counter[tuple[str, ...]] = Counter()
         self.redirects: Counter[tuple[str, str, str]] = Counter()
-        left: list[Node] = [root]
-        while left:
-            node = left.pop()
+        stack: list[Node] = [root]
+        while stack:
+            node = stack.pop()
             self._visit(node)
-            left.extend(node.children)
+            stack.extend(node.children)
 
     def _visit(self, node: "Node") -> None:
         kind = node.type
@@ -76,14 +75,14 @@ class _TreeCollector:
             self.redirects[_to_redirect(node)] += 1
 
     def _add_command(self, words: list[str]) -> None:
-        """Reserved words may stand where the grammar sees a command's name."""
+        """Add a command without `time`, which the grammar takes for the name of a command."""
         if words[:1] == ["time"]:
             words = words[2:] if words[1:2] == ["-p"] else words[1:]
         self.commands[tuple(words)] += 1
 
 
 def _get_text(node: "Node") -> str:
-    """Some nodes begin with the blank before them."""
+    """Return the text of a node without the blank that some nodes begin with."""
     return (node.text or b"").decode(errors="replace").lstrip(" \t")
 
 
@@ -96,13 +95,13 @@ def _list_test_words(node: "Node") -> list[str]:
 
 
 def _iter_leaves(node: "Node") -> Iterator[str]:
-    left = [node]
-    while left:
-        one = left.pop()
-        if one.type in _TEST_GROUPS:
-            left.extend(reversed(one.children))
+    stack = [node]
+    while stack:
+        child = stack.pop()
+        if child.type in _TEST_GROUPS:
+            stack.extend(reversed(child.children))
         else:
-            yield _get_text(one)
+            yield _get_text(child)
 
 
 def _is_standalone(node: "Node") -> bool:
@@ -111,12 +110,14 @@ def _is_standalone(node: "Node") -> bool:
 
 
 def _to_redirect(node: "Node") -> tuple[str, str, str]:
-    """Descriptor, operator and all that the grammar takes for its target."""
+    """Return the descriptor, the operator and the target of a redirect."""
     parts = [_get_text(child) for child in node.children if child.type != "file_descriptor"]
-    descriptor = "".join(_get_text(one) for one in node.children if one.type == "file_descriptor")
+    descriptor = "".join(
+        _get_text(child) for child in node.children if child.type == "file_descriptor"
+    )
     operator = parts[0] if parts else ""
     if node.type == "heredoc_redirect":
-        start = next((one for one in node.children if one.type == "heredoc_start"), None)
+        start = next((child for child in node.children if child.type == "heredoc_start"), None)
         delimiter = _get_text(start).strip("'\"") if start else ""
         return descriptor, operator.rstrip("-"), delimiter
     return descriptor, operator, " ".join(parts[1:])

@@ -1,15 +1,15 @@
 """What both readers make of a text together, and which commands only look."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mcp_dispatch.shell.analyze import ReadOnlyStatus, analyze_script, parse_shell_text
 from mcp_dispatch.shell.arguments import ReadSpec
 from mcp_dispatch.shell.ast import EXPANSION, Form, PlainScript, UnparsedScript
 from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
-from mcp_dispatch.shell.plain_parser import MAX_COMMAND_CHARS
 from mcp_dispatch.shell.script_parser import MAX_COMMANDS, MAX_NESTING
+from mcp_dispatch.shell.syntax import MAX_COMMAND_CHARS
 
 E = EXPANSION
 
@@ -404,6 +404,9 @@ AROUND = [
 def test_a_read_only_command_wrapped_in_anything_unknown_is_no_longer_read_only(
     command: str, around: str
 ):
+    # A comment does not become an argument of `env`, which alone only prints.
+    assume(around != "env {}" or not command.startswith("#"))
+
     assert analyze_script(around.format(command)).status is not ReadOnlyStatus.READ_ONLY
 
 

@@ -16,7 +16,8 @@ from mcp_dispatch.shell.ast import (
     Word,
 )
 from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
-from mcp_dispatch.shell.plain_parser import MAX_COMMAND_CHARS, parse_plain
+from mcp_dispatch.shell.plain_parser import parse_plain
+from mcp_dispatch.shell.syntax import MAX_COMMAND_CHARS
 from tests.support.shell_oracle import COUNT, SEED, compared
 
 E = EXPANSION

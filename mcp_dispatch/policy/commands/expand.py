@@ -28,7 +28,8 @@ from mcp_dispatch.shell.ast import (
     Word,
 )
 from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
-from mcp_dispatch.shell.plain_parser import RESERVED, parse_plain
+from mcp_dispatch.shell.plain_parser import parse_plain
+from mcp_dispatch.shell.syntax import RESERVED
 
 MAX_DEPTH = 8
 """How many shell texts inside shell texts are read."""

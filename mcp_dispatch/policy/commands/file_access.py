@@ -14,6 +14,7 @@ from mcp_dispatch.shell.ast import (
     Variable,
     Word,
 )
+from mcp_dispatch.shell.syntax import DIRECTORY_CHANGERS
 
 READERS = frozenset(
     {
@@ -52,7 +53,6 @@ WRITERS = frozenset(
     }
 )
 _SCRIPT_OPTIONS = frozenset({"-e", "-f", "--regexp", "--file", "--expression"})
-_DIRECTORY_CHANGERS = frozenset({"cd", "pushd", "popd"})
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 
@@ -150,7 +150,7 @@ class _AccessCollector:
     def add_words(self, words: tuple[Word, ...]) -> None:
         self.mentions.extend(map(self._to_access, self._iter_mentions(words[1:])))
         name = get_program_name(words)
-        if name in _DIRECTORY_CHANGERS:
+        if name in DIRECTORY_CHANGERS:
             self._change_directory(words)
         operands = [expand_home(word, self._home) for word in _select_operands(words)]
         if name in PATTERN_READERS:
