@@ -1,10 +1,12 @@
-"""What every built-in tool has in common: its declaration, its schema and its place in the list."""
+"""The base class of the built-in tools, and helpers that several of them use."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
+from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -17,9 +19,10 @@ from mcp_dispatch.model.tools import (
 
 @dataclass(frozen=True, slots=True)
 class ToolDeclaration:
-    """A built-in as it is listed. `result_limit` is None for a tool that bounds itself.
+    """The static description of a built-in tool, as `tools/list` shows it.
 
-    `properties` are the fields of the input schema; no others are accepted.
+    `properties` are the fields of the input schema, which accepts no others. `result_limit` is in
+    characters; None means that the tool limits its results itself.
     """
 
     name: str
@@ -54,7 +57,7 @@ class ToolDeclaration:
 
 
 class BuiltInTool(ABC):
-    """The shared part of the `Tool` protocol; a built-in adds `check` and `run`."""
+    """Implements the `Tool` protocol from a declaration; subclasses add `run`, often `check`."""
 
     def __init__(self, declaration: ToolDeclaration) -> None:
         self._declaration = declaration
@@ -87,7 +90,7 @@ class BuiltInTool(ABC):
 
     @cached_property
     def _validator(self) -> Validator:
-        # Imported when first used: listing tools must not wait for the schema compiler.
+        # Imported on first use: listing tools must not wait for the schema compiler.
         from mcp_dispatch.schema.validator import compile_schema
 
         return compile_schema(self._declaration.build_input_schema())
@@ -102,15 +105,26 @@ class BuiltInTool(ABC):
 
     @property
     def output_validator(self) -> Validator | None:
-        """Built-ins answer in text only: a client may show the model nothing beside structure."""
+        """None: a client may show the model only structured content, so built-ins return text."""
         return None
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing:
-        """By default what the tool is: a reader shares, anything else runs alone."""
+        """Return SHARED for a read-only tool; any other tool runs alone."""
         return Sharing.SHARED if self._declaration.read_only else Sharing.EXCLUSIVE
 
-    @abstractmethod
-    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult: ...
+    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
+        """Accept the arguments as they are."""
+        return CheckResult(arguments)
 
     @abstractmethod
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult: ...
+
+
+def build_refusal(message: str) -> Refused:
+    """Return the refusal of a call whose arguments a tool cannot use."""
+    return Refused(RefusedBy.SEMANTIC, message)
+
+
+def parse_integer(value: object, default: int) -> int:
+    """Return an integer argument; JSON Schema accepts 3.0 as an integer, too."""
+    return int(value) if isinstance(value, int | float) else default

@@ -1,4 +1,4 @@
-"""Which built-ins are offered: made anew for a workspace, with what outlives a change of it."""
+"""Creation of the built-in tools of a workspace."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,10 @@ BUILT_IN_NAMES = ("Bash", "Edit", "Glob", "Grep", "Read", "TaskStop", "WebFetch"
 
 
 class BuiltInTools:
-    """`tasks` and the cache of WebFetch live as long as the server."""
+    """Creates the tools again for each workspace.
+
+    `tasks` and the page cache of WebFetch are kept: they live as long as the server.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,8 @@ class BuiltInTools:
     def create_tools(
         self, workspace: Workspace, environ: Mapping[str, str], enabled: Sequence[str] | None
     ) -> list[Tool]:
-        """`chosen` names them; None offers all."""
-        every: list[Tool] = [
+        """Return the tools whose names are in `enabled`; all of them if it is None."""
+        tools: list[Tool] = [
             BashTool(workspace, self._children, self._scratch, environ, self._tasks, self._results),
             EditTool(workspace),
             GlobTool(workspace, environ),
@@ -53,14 +56,16 @@ class BuiltInTools:
             WriteTool(workspace),
         ]
         if enabled is None:
-            return every
-        offered = [tool for tool in every if tool.name in enabled]
-        # Whoever was given the beginning of a result needs a way to the rest of it.
-        return offered if "Read" in enabled else [*offered, ReadResultTool(self._results.directory)]
+            return tools
+        selected = [tool for tool in tools if tool.name in enabled]
+        # A client that receives the preview of a stored result needs a way to read the rest.
+        return (
+            selected if "Read" in enabled else [*selected, ReadResultTool(self._results.directory)]
+        )
 
 
 def describe_unknown_names(names: Iterable[str]) -> list[str]:
-    """What a settings file calls a built-in and is none, in words."""
+    """Return a problem message for each name that no built-in tool has."""
     return [
         f"dispatch.tools: {name!r} is no built-in; they are {', '.join(BUILT_IN_NAMES)}"
         for name in names

@@ -1,12 +1,10 @@
-"""call_tool: an envelope around the call of any tool, for clients whose list does not grow."""
+"""call_tool: calls any other tool by name, for clients that do not refresh their tool list."""
 
 from dataclasses import replace
 
 from mcp_dispatch.model.calls import ToolCall
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import CALL_TOOL, parse_call_tool
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -14,7 +12,7 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     build_error_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal
 
 _DECLARATION = ToolDeclaration(
     name=CALL_TOOL,
@@ -32,7 +30,7 @@ _DECLARATION = ToolDeclaration(
         "arguments": {"type": "object", "description": "Its arguments, as its parameters say"},
     },
     required=("name",),
-    # What is inside may be anything.
+    # The wrapped call may be of any tool.
     read_only=False,
     destructive=True,
     idempotent=False,
@@ -43,26 +41,26 @@ _DECLARATION = ToolDeclaration(
 
 
 def unwrap_call_tool(call: ToolCall) -> ToolCall:
-    """The call in the envelope; one that has none, or whose envelope cannot be opened, as it is."""
-    found = None if call.via_call_tool else parse_call_tool(call.name, call.arguments)
-    return (
-        call
-        if found is None
-        else replace(call, name=found[0], arguments=found[1], via_call_tool=True)
-    )
+    """Return the wrapped call; return `call` itself if it wraps none or is malformed."""
+    wrapped = None if call.via_call_tool else parse_call_tool(call.name, call.arguments)
+    if wrapped is None:
+        return call
+    name, arguments = wrapped
+    return replace(call, name=name, arguments=arguments, via_call_tool=True)
 
 
 class CallTool(BuiltInTool):
-    """Listed like a tool. Only envelopes that were not opened come this far: torn ones, those
-    around an envelope, and all of them where a rule denies `call_tool`."""
+    """The tool in the list. `unwrap_call_tool` replaces its calls before they reach it.
+
+    Those that remain are malformed, name `call_tool` itself, or are denied by a rule.
+    """
 
     def __init__(self) -> None:
         super().__init__(_DECLARATION)
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         if arguments.get("name") == CALL_TOOL:
-            raise Refused(
-                RefusedBy.SEMANTIC,
+            raise build_refusal(
                 "call_tool cannot call itself; name the tool that is meant and give its arguments",
             )
         return CheckResult(arguments)

@@ -1,12 +1,10 @@
-"""read_result: a kept result page by page, for clients that were not given Read."""
+"""read_result: reads a stored result page by page, for clients without the Read tool."""
 
 from pathlib import Path
 
 from anyio import to_thread
 
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -22,7 +20,7 @@ from mcp_dispatch.results.pages import (
     is_text,
     read_page,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal, parse_integer
 
 _DECLARATION = ToolDeclaration(
     name="read_result",
@@ -47,7 +45,7 @@ _DECLARATION = ToolDeclaration(
 
 
 class ReadResultTool(BuiltInTool):
-    """`directory` is where results are kept: nothing else is ever opened."""
+    """Reads files in `directory`, where results are stored, and opens no others."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(_DECLARATION)
@@ -63,32 +61,28 @@ class ReadResultTool(BuiltInTool):
             return build_error_result(
                 f"{path} is not text; open it with a program that knows its format."
             )
-        asked = arguments.get("offset")
-        offset = int(asked) if isinstance(asked, int | float) else 0
+        offset = parse_integer(arguments.get("offset"), default=0)
         try:
             page = await to_thread.run_sync(read_page, path, offset)
         except CannotRead as problem:
             return build_error_result(str(problem))
         more = f"; the next page has offset {page.end}" if page.end < page.size else ""
-        told = f"[Bytes {page.start}-{page.end} of {page.size}{more}]"
+        position = f"[Bytes {page.start}-{page.end} of {page.size}{more}]"
         text = escape_markers(page.content.decode("utf-8", "replace"))
         return ToolResult(
-            {"content": [{"type": "text", "text": f"{text}\n\n{told}"}]},
+            {"content": [{"type": "text", "text": f"{text}\n\n{position}"}]},
             {"path": str(path), "start": page.start, "end": page.end, "size": page.size},
         )
 
     def _find_result(self, arguments: JsonObject, context: CallContext) -> Path:
-        named = str(arguments["id"])
-        id = extract_result_id(named, self._directory)
-        path = (
-            None
-            if id is None
-            else find_stored_file(self._directory, id, context.scope.is_delivered)
-        )
+        """Raise `Refused` unless the result exists and was delivered to the calling scope."""
+        reference = str(arguments["id"])
+        path = None
+        if (id := extract_result_id(reference, self._directory)) is not None:
+            path = find_stored_file(self._directory, id, context.scope.is_delivered)
         if path is None:
-            raise Refused(
-                RefusedBy.SEMANTIC,
-                f"no result {named[:200]!r} was delivered here, or it is kept no longer;"
+            raise build_refusal(
+                f"no result {reference[:200]!r} was delivered here, or it is kept no longer;"
                 " give the path or the link that a result named",
             )
         return path

@@ -1,4 +1,4 @@
-"""tool_search: finds tools of upstream servers that are not in the list, and brings them there."""
+"""tool_search: finds deferred tools of upstream servers and adds them to the tool list."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -8,7 +8,6 @@ from mcp_dispatch.model.names import TOOL_SEARCH
 from mcp_dispatch.model.tool_search import ToolSearchResult
 from mcp_dispatch.model.tools import (
     CallContext,
-    CheckResult,
     Interrupt,
     Tool,
     ToolResult,
@@ -17,16 +16,16 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 
 FindTools = Callable[[str, int], Awaitable[ToolSearchResult]]
-"""The best tools for a query, this many at most."""
+"""Returns the best matches for a query; the integer is their maximum number."""
 
 CALL_TOOL_HINT = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
-"""What every client can do. A client that has listed the tools again is told `CALL_BY_NAME`."""
+"""Works for every client; replaced by `CALL_BY_NAME_HINT` after a client has listed the tools."""
 
 CALL_BY_NAME_HINT = "They are in your list of tools now: call them by their names."
 
 DEFAULT_MAX_RESULTS = 5
 MAX_DEFINITION_CHARS = 18_000
-"""Of definitions in one answer, which holds them twice, as text and structured."""
+"""Characters of definitions in one result, which contains them as text and as structure."""
 
 _MAX_PROBLEM_CHARS = 200
 _DESCRIPTION = (
@@ -63,7 +62,7 @@ _DECLARATION = ToolDeclaration(
 
 
 class ToolSearch(BuiltInTool):
-    """`waiting` names the tools that are not listed, a line for each server; "" where none."""
+    """`list_deferred` returns the names of unlisted tools, one line per server, or ""."""
 
     def __init__(self, find: FindTools, list_deferred: Callable[[], str]) -> None:
         super().__init__(_DECLARATION)
@@ -76,9 +75,6 @@ class ToolSearch(BuiltInTool):
         contents = f"{_DEFERRED_INTRO}\n{names}" if names else _NOTHING_DEFERRED
         return {**super().definition, "description": f"{_DESCRIPTION}\n{contents}"}
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        return CheckResult(arguments)
-
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         query, limit = str(arguments["query"]), arguments.get("max_results", DEFAULT_MAX_RESULTS)
         findings = await self._find(query, limit if isinstance(limit, int) else DEFAULT_MAX_RESULTS)
@@ -86,13 +82,16 @@ class ToolSearch(BuiltInTool):
 
 
 def replace_call_hints(wire: JsonObject) -> JsonObject:
-    """The answer for a client whose list has the tools."""
+    """Return the result for a client whose tool list contains the found tools."""
     content, structured = wire.get("content"), wire.get("structuredContent")
     blocks: list[Json] = list(content) if isinstance(content, list) else []
-    told: JsonObject = {**wire, "content": [_replace_call_hint(block, "text") for block in blocks]}
+    result: JsonObject = {
+        **wire,
+        "content": [_replace_call_hint(block, "text") for block in blocks],
+    }
     if isinstance(structured, dict):
-        told["structuredContent"] = _replace_call_hint(structured, "message")
-    return told
+        result["structuredContent"] = _replace_call_hint(structured, "message")
+    return result
 
 
 def _replace_call_hint(value: Json, key: str) -> Json:
@@ -103,7 +102,7 @@ def _replace_call_hint(value: Json, key: str) -> Json:
 
 
 def _build_result(query: str, findings: ToolSearchResult) -> ToolResult:
-    """Text and structure say the same: a client may show its model only one of them."""
+    """Return text and structure with equal content: a client may show its model only one."""
     shown, left_out = _select_within_budget(findings.tools)
     activated = tuple(t.rule_name for t in shown if t.rule_name in findings.deferred)
     how = CALL_TOOL_HINT if activated else CALL_BY_NAME_HINT
@@ -123,7 +122,7 @@ def _build_result(query: str, findings: ToolSearchResult) -> ToolResult:
 
 
 def _select_within_budget(tools: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
-    """The first always: it is what was asked for."""
+    """Return the tools that fit and those that do not; the first one always fits."""
     left, shown = MAX_DEFINITION_CHARS, list[Tool]()
     for tool in tools:
         left -= len(_render_function(tool))
@@ -144,7 +143,7 @@ def _render_function(tool: Tool) -> str:
         "name": tool.name,
         "parameters": definition.get("inputSchema", {}),
     }
-    # Still the same JSON, in which no description can close the element or imitate another.
+    # Equal JSON in which no description can close the element or forge another one.
     text = json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c")
     return f"<function>{text}</function>"
 
@@ -161,6 +160,6 @@ def _iter_remarks(findings: ToolSearchResult, left_out: Sequence[Tool]) -> Itera
 
 
 def _escape_problem(problem: str) -> str:
-    """One line; a server's own words are in it."""
+    """Return one line of limited length; the text comes from the server."""
     text = "".join(char if char.isprintable() else " " for char in problem[:_MAX_PROBLEM_CHARS])
     return text.replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""Background tasks: commands that outlive their call, each owned by the scope that started it."""
+"""Background tasks: commands that keep running after their call, each owned by one scope."""
 
 import re
 import secrets
@@ -31,7 +31,7 @@ MAX_RUNNING = 20
 DEFAULT_LIFETIME_MS = 1_800_000
 MAX_LIFETIME_MS = 7_200_000
 RETENTION_SECONDS = 7 * 24 * 3600
-"""Far beyond the longest life, so that the file of a task that runs elsewhere is never old."""
+"""Longer than any task may run, so that the files of another server's tasks are not removed."""
 
 _ALPHABET = string.ascii_lowercase + string.digits
 _OUTPUT_FILE_NAME = re.compile(r"b[a-z0-9]{7}\.output")
@@ -39,7 +39,7 @@ _OUTPUT_FILE_NAME = re.compile(r"b[a-z0-9]{7}\.output")
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTask:
-    """A command that runs on its own, or may come to. Its output is a file that grows."""
+    """A command that runs in the background, or may be moved there. Its output goes to a file."""
 
     id: str
     scope_id: str
@@ -52,10 +52,10 @@ class BackgroundTask:
 
 @dataclass(eq=False, slots=True)
 class TaskProcess:
-    """What a task is made of. `belongings` are closed when it is over."""
+    """The process of a task. `resources` are closed when the task ends."""
 
     child: ChildProcess
-    recording: OutputFile
+    output_file: OutputFile
     lifetime_ms: int
     resources: ExitStack
 
@@ -69,16 +69,16 @@ class _RunningTask:
     end_reason: str = "the server ended"
 
     def end(self, reason: str) -> None:
-        """Ends it with everything it started; `over` tells when."""
+        """Terminate the command and its child processes; `ended` is set afterwards."""
         self.end_reason = reason
         self.wait_scope.cancel()
 
 
 class BackgroundTasks:
-    """Every running task of this server. They end with `children` at the latest.
+    """The running tasks of this server. They end with the process group at the latest.
 
-    `folder` holds the output files, which stay for a week. `life_ms` is how long a task may run
-    where its call did not say.
+    `folder` contains the output files, which are kept for a week. `lifetime_ms` is how long a task
+    may run if its call does not specify it.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class BackgroundTasks:
         lifetime_ms: int = DEFAULT_LIFETIME_MS,
     ) -> None:
         self._children = children
-        # Real, since a scope knows the files it may read by their real paths.
+        # Resolved, because a scope records the files it may read by their real paths.
         self.folder = folder.resolve()
         self._max_running = max_running
         self.lifetime_ms = lifetime_ms
         self._running: dict[str, _RunningTask] = {}
 
     def remove_old_outputs(self) -> int:
-        """Removes the output files of long ago; how many. Called at the start."""
+        """Remove expired output files and return their number. Called at server start."""
         before = time.time() - RETENTION_SECONDS
         removed = 0
         for path in self.folder.glob("*"):
@@ -108,7 +108,7 @@ class BackgroundTasks:
         return removed
 
     def create_task(self, scope_id: str, command: str) -> BackgroundTask:
-        """A task with an id of its own and the place for its output; nothing runs yet."""
+        """Return a task with a new id and output path, without starting anything."""
         task_id = "b" + "".join(secrets.choice(_ALPHABET) for _ in range(7))
         return BackgroundTask(task_id, scope_id, command, self.folder / f"{task_id}.output")
 
@@ -116,7 +116,7 @@ class BackgroundTasks:
         return tuple(each.task for each in self._find_by_scope(scope_id))
 
     def check_capacity(self, scope_id: str) -> str | None:
-        """Why this scope cannot have one more task; None where it can."""
+        """Return why this scope cannot start another task, or None if it can."""
         running = self.list_running(scope_id)
         if len(running) < self._max_running:
             return None
@@ -126,9 +126,9 @@ class BackgroundTasks:
         )
 
     async def adopt(self, task: BackgroundTask, process: TaskProcess) -> None:
-        """From here on the command is the task's; a call that is cancelled by now takes it along.
+        """Take over a running command. If the call is already cancelled, the command is terminated.
 
-        The task is owned before the first await, so there is no moment in which nobody ends it.
+        The task is registered before the first await, so that its process always has an owner.
         """
         running = _RunningTask(task, process)
         self._running[task.id] = running
@@ -142,7 +142,7 @@ class BackgroundTasks:
             raise
 
     async def stop(self, scope_id: str, task_id: str) -> BackgroundTask | None:
-        """Ends a running task of that scope; None where the scope has none with that id."""
+        """Terminate a task of that scope; return None if no such task is running."""
         running = self._running.get(task_id)
         if running is None or running.task.scope_id != scope_id:
             return None
@@ -151,7 +151,7 @@ class BackgroundTasks:
         return running.task
 
     async def end_scope(self, scope_id: str) -> None:
-        """Ends the tasks of a scope that is over; called once its calls have ended."""
+        """Terminate the tasks of a scope that has ended; called after its last call."""
         ending = self._find_by_scope(scope_id)
         for running in ending:
             running.end("its session ended")
@@ -174,20 +174,20 @@ class BackgroundTasks:
 
 
 async def _wait_for_end(process: TaskProcess) -> str:
-    """How the command ended, in words."""
-    watched = await watch_command(process.child, process.recording, process.lifetime_ms / 1000)
+    """Wait for the command, terminate it when its time is over, and describe how it ended."""
+    watched = await watch_command(process.child, process.output_file, process.lifetime_ms / 1000)
     if watched is WatchResult.ENDED and process.child.returncode is not None:
         return format_exit_code(process.child.returncode)
     await process.child.stop()
     if watched is WatchResult.TIMED_OUT:
         return describe_timeout(process.lifetime_ms).failure
-    return describe_stop(process.recording.problem or "it printed too much").failure
+    return describe_stop(process.output_file.problem or "it printed too much").failure
 
 
 def _close(process: TaskProcess, last_line: str) -> None:
-    process.recording.drain()
-    process.recording.finalize(last_line)
-    # Nobody is left to be told that a file would not go.
+    process.output_file.drain()
+    process.output_file.finalize(last_line)
+    # There is no caller left that could receive the error.
     with suppress(OSError):
         process.resources.close()
 
@@ -196,10 +196,10 @@ _GIT_WORD = re.compile(r"\bgit\b")
 
 
 def can_move_to_background(command: str) -> bool:
-    """Whether a late command goes on in the background. The others are ended.
+    """Return whether a command that exceeds its timeout may continue in the background.
 
-    Nobody waits for a `sleep` that is not waited for, `git` would go on holding its locks, and of
-    a command that is not understood nobody knows what it would go on with.
+    Not if it starts with `sleep` (nothing waits for it any more), contains `git` (it would keep its
+    locks) or cannot be parsed (its effect is unknown).
     """
     understood = parse_plain(command)
     if isinstance(understood, UnparsedScript):
@@ -212,14 +212,15 @@ def can_move_to_background(command: str) -> bool:
 
 
 def build_started_result(task: BackgroundTask, lifetime_ms: int) -> ToolResult:
-    text = f"Command is running in the background with ID: {task.id}\n{_describe_next_steps(task, lifetime_ms)}"
+    next_steps = _describe_next_steps(task, lifetime_ms)
+    text = f"Command is running in the background with ID: {task.id}\n{next_steps}"
     return _build_result(task, text, {"stdout": "", "stderr": "", "interrupted": False})
 
 
 def build_moved_result(
     task: BackgroundTask, timeout_ms: int, lifetime_ms: int, output: str
 ) -> ToolResult:
-    """`output` is what was printed until now."""
+    """`output` is what the command has printed so far."""
     text = (
         f"Command did not complete within its {timeout_ms / 1000:g}s timeout and was moved to the"
         f" background with ID: {task.id}\n{_describe_next_steps(task, lifetime_ms)}"

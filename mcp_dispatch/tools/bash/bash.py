@@ -1,4 +1,4 @@
-"""Bash: one command in a shell of its own, with a deadline and all that it started in hand."""
+"""Bash: runs one command in its own shell, with a timeout, in the foreground or background."""
 
 import logging
 from collections.abc import Mapping
@@ -9,9 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mcp_dispatch.fs.workspace import Workspace
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -26,7 +24,7 @@ from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.processes.output_file import OutputFile
 from mcp_dispatch.results.store import CannotStore, ResultStore, StoredResult
 from mcp_dispatch.shell.analyze import is_read_only
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal
 from mcp_dispatch.tools.bash import background as bash_background
 from mcp_dispatch.tools.bash import result as bash_text
 from mcp_dispatch.tools.bash.background import (
@@ -40,7 +38,7 @@ from mcp_dispatch.tools.bash.process import (
     DirectoryReport,
     WatchResult,
     build_environment,
-    open_recording,
+    open_output_file,
     refuse_unusable_command,
     start_command,
     watch_command,
@@ -107,19 +105,19 @@ _DECLARATION = ToolDeclaration(
 
 @dataclass(frozen=True, slots=True)
 class _StartedCommand:
-    """A command that somebody waits for. `task` is what it becomes when it is late, if it may."""
+    """A command in the foreground. `task` is set if it may move to the background on timeout."""
 
     command: str
     child: ChildProcess
-    recording: OutputFile
+    output_file: OutputFile
     report: DirectoryReport
     task: BackgroundTask | None
 
 
 class BashTool(BuiltInTool):
-    """`environ` is the server's environment, of which commands see all but our own variables.
+    """`environ` is the server's environment; commands inherit it without our own variables.
 
-    `tasks` is shared with TaskStop, and by every Bash that is made while the server runs.
+    `tasks` is shared with TaskStop, and with later instances of this class.
     """
 
     def __init__(
@@ -143,7 +141,7 @@ class BashTool(BuiltInTool):
         self._output_limit = output_limit
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing:
-        """What only looks runs beside others."""
+        """Return SHARED for a read-only command in the foreground."""
         root, command = self._workspace.root, str(arguments["command"])
         if root is None or _is_background_call(arguments) or not is_read_only(command, root):
             return Sharing.EXCLUSIVE
@@ -152,72 +150,76 @@ class BashTool(BuiltInTool):
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
         self._workspace.require()
         refuse_unusable_command(str(arguments["command"]))
-        full = (
-            self._tasks.check_capacity(context.scope.id) if _is_background_call(arguments) else None
-        )
-        if full is not None:
-            raise Refused(RefusedBy.SEMANTIC, full)
+        if _is_background_call(arguments):
+            problem = self._tasks.check_capacity(context.scope.id)
+            if problem is not None:
+                raise build_refusal(problem)
         return CheckResult(arguments)
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         run = self._run_in_background if _is_background_call(arguments) else self._run_in_foreground
         try:
-            with ExitStack() as opened:
-                return await run(arguments, context, opened)
+            with ExitStack() as resources:
+                return await run(arguments, context, resources)
         except ProcessStartError as problem:
             return build_error_result(str(problem))
 
     async def _run_in_background(
         self, arguments: JsonObject, context: CallContext, resources: ExitStack
     ) -> ToolResult:
-        """The directory that the command ends in is not kept: others have moved on by then."""
-        full = self._tasks.check_capacity(context.scope.id)
-        if full is not None:
-            return build_error_result(full)
-        command, life_ms = str(arguments["command"]), self.parse_lifetime_ms(arguments)
+        """Start the command and return its task id.
+
+        The directory in which it ends is ignored: later calls have changed the cwd by then.
+        """
+        problem = self._tasks.check_capacity(context.scope.id)
+        if problem is not None:
+            return build_error_result(problem)
+        command, lifetime_ms = str(arguments["command"]), self.parse_lifetime_ms(arguments)
         cwd = self._choose_start_directory(context)
         task = self._tasks.create_task(context.scope.id, command)
-        recording = open_recording(
+        output_file = open_output_file(
             resources, self._tasks.folder, self._output_limit, task.output_path.name
         )
         env = build_environment(self._environ, cwd, None)
-        child = await start_command(self._children, command, cwd, env, recording)
-        await self._tasks.adopt(task, TaskProcess(child, recording, life_ms, resources.pop_all()))
-        return bash_background.build_started_result(task, life_ms)
+        child = await start_command(self._children, command, cwd, env, output_file)
+        await self._tasks.adopt(
+            task, TaskProcess(child, output_file, lifetime_ms, resources.pop_all())
+        )
+        return bash_background.build_started_result(task, lifetime_ms)
 
     async def _run_in_foreground(
         self, arguments: JsonObject, context: CallContext, resources: ExitStack
     ) -> ToolResult:
         timeout_ms = self.parse_timeout_ms(arguments)
-        begun = await self._start_command(str(arguments["command"]), context, resources)
-        watched = await watch_command(
-            begun.child, begun.recording, timeout_ms / 1000, context.progress
+        started = await self._start_command(str(arguments["command"]), context, resources)
+        watch_result = await watch_command(
+            started.child, started.output_file, timeout_ms / 1000, context.progress
         )
-        full = (
-            self._tasks.check_capacity(context.scope.id)
-            if watched is WatchResult.TIMED_OUT
-            else None
+        timed_out = watch_result is WatchResult.TIMED_OUT
+        move_problem = None
+        if timed_out and started.task is not None:
+            move_problem = self._tasks.check_capacity(context.scope.id)
+            if move_problem is None:
+                return await self._move_to_background(started, started.task, timeout_ms, resources)
+        if watch_result is not WatchResult.ENDED:
+            await started.child.stop()
+        started.output_file.drain()
+        outcome = (
+            describe_timeout(timeout_ms, move_problem=move_problem)
+            if timed_out
+            else _classify_outcome(started)
         )
-        if watched is WatchResult.TIMED_OUT and begun.task is not None and full is None:
-            return await self._move_to_background(begun, begun.task, timeout_ms, resources)
-        if watched is not WatchResult.ENDED:
-            await begun.child.stop()
-        begun.recording.drain()
-        if watched is WatchResult.TIMED_OUT:
-            ending = describe_timeout(timeout_ms, move_problem=full if begun.task else None)
-        else:
-            ending = _classify_outcome(begun)
-        kept = await self._store_output(begun.recording, ending)
-        return self._build_result(ending, begun, context, kept)
+        stored = await self._store_output(started.output_file, outcome)
+        return self._build_result(outcome, started, context, stored)
 
     async def _store_output(
-        self, recording: OutputFile, outcome: CommandOutcome
+        self, output_file: OutputFile, outcome: CommandOutcome
     ) -> StoredResult | None:
-        """What is too much to be held in memory goes from file to file, whole."""
-        if outcome.failure or recording.size <= MAX_SUCCESS_BYTES:
+        """Store output that is too large for memory as a file; return None if it is small."""
+        if outcome.failure or output_file.size <= MAX_SUCCESS_BYTES:
             return None
         try:
-            return await to_thread.run_sync(self._results.save, recording.iter_pieces)
+            return await to_thread.run_sync(self._results.save, output_file.iter_pieces)
         except CannotStore as problem:
             logger.warning("the output of a command was cut: %s", problem)
             return None
@@ -226,33 +228,32 @@ class BashTool(BuiltInTool):
         self, command: str, context: CallContext, resources: ExitStack
     ) -> _StartedCommand:
         cwd = self._choose_start_directory(context)
-        movable = bash_background.can_move_to_background(command)
-        task = self._tasks.create_task(context.scope.id, command) if movable else None
+        task = None
+        if bash_background.can_move_to_background(command):
+            task = self._tasks.create_task(context.scope.id, command)
         report = DirectoryReport(resources, self._scratch)
         env = build_environment(self._environ, cwd, report)
         name = task.output_path.name if task else None
-        recording = open_recording(resources, self._tasks.folder, self._output_limit, name)
-        child = await start_command(self._children, command, cwd, env, recording)
-        return _StartedCommand(command, child, recording, report, task)
+        output_file = open_output_file(resources, self._tasks.folder, self._output_limit, name)
+        child = await start_command(self._children, command, cwd, env, output_file)
+        return _StartedCommand(command, child, output_file, report, task)
 
     async def _move_to_background(
         self, started: _StartedCommand, task: BackgroundTask, timeout_ms: int, resources: ExitStack
     ) -> ToolResult:
-        output, life_ms = (
-            bash_text.render_output(started.recording, MAX_FAILURE_BYTES),
-            self._tasks.lifetime_ms,
-        )
-        job = TaskProcess(started.child, started.recording, life_ms, resources.pop_all())
-        await self._tasks.adopt(task, job)
-        return bash_background.build_moved_result(task, timeout_ms, life_ms, output)
+        output = bash_text.render_output(started.output_file, MAX_FAILURE_BYTES)
+        lifetime_ms = self._tasks.lifetime_ms
+        process = TaskProcess(started.child, started.output_file, lifetime_ms, resources.pop_all())
+        await self._tasks.adopt(task, process)
+        return bash_background.build_moved_result(task, timeout_ms, lifetime_ms, output)
 
     def parse_timeout_ms(self, arguments: JsonObject) -> int:
         default = self._read_milliseconds("BASH_DEFAULT_TIMEOUT_MS", DEFAULT_TIMEOUT_MS)
-        ceiling = max(default, self._read_milliseconds("BASH_MAX_TIMEOUT_MS", MAX_TIMEOUT_MS))
-        return _parse_timeout(arguments, default, ceiling)
+        maximum = max(default, self._read_milliseconds("BASH_MAX_TIMEOUT_MS", MAX_TIMEOUT_MS))
+        return _parse_timeout(arguments, default, maximum)
 
     def parse_lifetime_ms(self, arguments: JsonObject) -> int:
-        """How long a command may live that starts in the background."""
+        """Return how long a command that starts in the background may run."""
         return _parse_timeout(arguments, self._tasks.lifetime_ms, MAX_LIFETIME_MS)
 
     def _read_milliseconds(self, name: str, default: int) -> int:
@@ -261,8 +262,9 @@ class BashTool(BuiltInTool):
 
     def _choose_start_directory(self, context: CallContext) -> Path:
         cwd = context.scope.cwd
-        usable = cwd is not None and cwd.is_dir() and self._workspace.contains(cwd)
-        return cwd if cwd is not None and usable else self._workspace.require()
+        if cwd is not None and cwd.is_dir() and self._workspace.contains(cwd):
+            return cwd
+        return self._workspace.require()
 
     def _build_result(
         self,
@@ -273,9 +275,9 @@ class BashTool(BuiltInTool):
     ) -> ToolResult:
         note, changes = self._resolve_directory_change(started.report.read_directory(), context)
         if stored is not None:
-            return build_persisted_result(outcome, started.recording, stored, note, changes)
+            return build_persisted_result(outcome, started.output_file, stored, note, changes)
         limit = MAX_FAILURE_BYTES if outcome.failure else MAX_SUCCESS_BYTES
-        output = bash_text.render_output(started.recording, limit)
+        output = bash_text.render_output(started.output_file, limit)
         text = "\n".join(part for part in (outcome.failure, output, note) if part)
         wire: JsonObject = {"content": [{"type": "text", "text": text}]}
         if outcome.failure:
@@ -285,7 +287,7 @@ class BashTool(BuiltInTool):
     def _resolve_directory_change(
         self, reported: Path | None, context: CallContext
     ) -> tuple[str, tuple[DirectoryChanged, ...]]:
-        """What to say of the directory a command ended in, and where the next one starts."""
+        """Return a note for the model and the change of the cwd of the scope."""
         root = self._workspace.require()
         before = context.scope.cwd or root
         if reported is None or reported == before:
@@ -301,14 +303,14 @@ def _is_background_call(arguments: JsonObject) -> bool:
 
 
 def _parse_timeout(arguments: JsonObject, default: int, maximum: int) -> int:
-    asked = arguments.get("timeout")
-    return int(min(asked, maximum)) if isinstance(asked, int | float) else default
+    timeout = arguments.get("timeout")
+    return int(min(timeout, maximum)) if isinstance(timeout, int | float) else default
 
 
 def _classify_outcome(started: _StartedCommand) -> CommandOutcome:
-    """Of a command that was in time."""
-    if started.recording.problem is not None:
-        return describe_stop(started.recording.problem)
+    """Describe the end of a command that did not time out."""
+    if started.output_file.problem is not None:
+        return describe_stop(started.output_file.problem)
     if started.child.returncode is None:
         return describe_stop("it does not end, not even when killed")
     return describe_exit(started.command, started.child.returncode)

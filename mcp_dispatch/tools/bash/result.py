@@ -1,4 +1,7 @@
-"""How a command ended: of some commands, exit code 1 is an answer and not a failure."""
+"""The outcome of a command, and its output as text.
+
+For some commands exit code 1 is a result (no match, files differ) and not a failure.
+"""
 
 import codecs
 import re
@@ -32,7 +35,7 @@ _EXIT_CODE_1_MEANINGS: dict[tuple[str, ...], str] = {
     ("[",): "The condition is false",
 }
 
-# Where one of these begins a command, the last command may not be what gave the exit code.
+# After one of these words, the exit code may come from another command than the last.
 _CONTROL_WORDS = frozenset(
     (
         *("set", "shopt", "trap", "exit", "exec", "return", "eval", "source", ".", "command"),
@@ -63,7 +66,7 @@ _ASSIGNMENT = re.compile(r"\w+\+?=")
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """`failure` is what the model is told first; empty where there was none."""
+    """`failure` is the first line of the result; it is empty if the command succeeded."""
 
     failure: str = ""
     interpretation: str | None = None
@@ -94,7 +97,7 @@ class PlainCommand:
 
 
 def explain_exit_code(command: str, code: int) -> str | None:
-    """What `code` says where it is an answer; None where it is a failure, or may be one."""
+    """Return the meaning of an exit code that is no failure, or None if it may be one."""
     if code != 1:
         return None
     commands = split_commands(command)
@@ -109,14 +112,14 @@ def explain_exit_code(command: str, code: int) -> str | None:
 
 
 def split_commands(text: str) -> list[PlainCommand]:
-    """The commands of a line of the plainest shell; none where there is more to it than that."""
+    """Split a line into simple commands; return none if it uses other shell syntax."""
     commands: list[PlainCommand] = []
-    operator, words, place = "", list[str](), 0
-    while place < len(text):
-        token = _TOKEN.match(text, place)
+    operator, words, position = "", list[str](), 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
         if token is None:
             return []
-        place = token.end()
+        position = token.end()
         if token.lastgroup in {"word", "redirect"}:
             words.append(token.group())
         elif token.lastgroup == "operator":
@@ -131,7 +134,7 @@ def _build_command(operator: str, words: list[str]) -> list[PlainCommand]:
 
 
 def _find_deciding_commands(commands: list[PlainCommand]) -> list[PlainCommand]:
-    """Those of whom a failing line may have its exit code: the last, and what it depends on."""
+    """Return the commands that may determine the exit code: the last, and those it depends on."""
     deciding = [commands[-1]]
     for before, after in reversed(list(pairwise(commands))):
         if after.operator == "&&":
@@ -142,7 +145,7 @@ def _find_deciding_commands(commands: list[PlainCommand]) -> list[PlainCommand]:
 
 
 def format_exit_code(returncode: int) -> str:
-    """`Exit code 2`; for death by a signal the code a shell would give, and the signal's name."""
+    """Return `Exit code 2`, or for a signal the code that a shell returns and the signal's name."""
     if returncode >= 0:
         return f"Exit code {returncode}"
     try:
@@ -153,7 +156,7 @@ def format_exit_code(returncode: int) -> str:
 
 
 def describe_timeout(timeout_ms: int, *, move_problem: str | None = None) -> CommandOutcome:
-    """`not_moved` is why it could not go on in the background, where it otherwise would have."""
+    """`move_problem`: why the command could not continue in the background."""
     failure = f"Command timed out after {format_duration(timeout_ms / 1000)}"
     return CommandOutcome(
         failure if move_problem is None else f"{failure} and was ended: {move_problem}",
@@ -174,7 +177,7 @@ def describe_exit(command: str, returncode: int) -> CommandOutcome:
 
 
 def format_duration(seconds: float) -> str:
-    """`2m 0s`, `30s`, `0.5s`."""
+    """Return for example `2m 0s`, `30s` or `0.5s`."""
     minutes, rest = divmod(seconds, 60)
     return f"{int(minutes)}m {int(rest)}s" if minutes else f"{rest:g}s"
 
@@ -184,34 +187,34 @@ MAX_LAST_LINE_CHARS = 200
 MAX_HEADLINE_CHARS = 80
 
 
-def render_output(recording: OutputFile, max_bytes: int) -> str:
-    """All of it, or its beginning and its end where it has more than `limit` bytes."""
-    if recording.size <= max_bytes:
-        return decode_output(recording.read(0, recording.size))
+def render_output(output_file: OutputFile, max_bytes: int) -> str:
+    """Return the output; its start and its end if it has more than `max_bytes` bytes."""
+    if output_file.size <= max_bytes:
+        return decode_output(output_file.read(0, output_file.size))
     half = max_bytes // 2
-    head = _trim_partial_character(recording.read(0, half))
-    tail = _strip_continuation_bytes(recording.read(recording.size - half, half))
-    left_out = recording.size - len(head) - len(tail)
+    head = _trim_partial_character(output_file.read(0, half))
+    tail = _strip_continuation_bytes(output_file.read(output_file.size - half, half))
+    left_out = output_file.size - len(head) - len(tail)
     return (
         f"{decode_output(head)}\n\n... [{left_out:,} bytes left out] ...\n\n{decode_output(tail)}"
     )
 
 
 def decode_output(raw: bytes) -> str:
-    """UTF-8 with what is not UTF-8 replaced, and no newline at the end."""
+    """Decode UTF-8, replace invalid bytes, and remove one newline at the end."""
     return raw.decode("utf-8", errors="replace").removesuffix("\n")
 
 
-def read_last_line(recording: OutputFile) -> str:
-    """The last line that shows anything, for somebody who waits; empty where there is none."""
-    start = max(0, recording.size - LAST_LINE_BYTES)
-    text = decode_output(recording.read(start, LAST_LINE_BYTES))
+def read_last_line(output_file: OutputFile) -> str:
+    """Return the last line that is not blank, for a progress message; "" if there is none."""
+    start = max(0, output_file.size - LAST_LINE_BYTES)
+    text = decode_output(output_file.read(start, LAST_LINE_BYTES))
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
     return _replace_unprintable(lines[-1])[:MAX_LAST_LINE_CHARS] if lines else ""
 
 
 def format_headline(command: str) -> str:
-    """The beginning of a command, on one line, for a list of several."""
+    """Return the start of a command on one line, for lists and messages."""
     line = " ".join(_replace_unprintable(command).split())
     return line if len(line) <= MAX_HEADLINE_CHARS else f"{line[: MAX_HEADLINE_CHARS - 1]}…"
 
@@ -234,14 +237,14 @@ def _replace_unprintable(line: str) -> str:
 
 def build_persisted_result(
     outcome: CommandOutcome,
-    recording: OutputFile,
+    output_file: OutputFile,
     stored: StoredResult,
     note: str,
     changes: tuple[ContextChange, ...],
 ) -> ToolResult:
-    """`note` is what else there is to say of a command that did not fail."""
-    # A little more than what is shown, so that the cut is made by the rules of every preview.
-    shown = build_preview(decode_output(recording.read(0, PREVIEW_BYTES * 2)))
+    """Return a preview and a link; `note` is appended to the preview."""
+    # More than a preview holds, so that `build_preview` decides where it ends.
+    shown = build_preview(decode_output(output_file.read(0, PREVIEW_BYTES * 2)))
     text = "\n".join(part for part in (render_persisted_preview(shown, stored), note) if part)
     response: JsonObject = {
         **outcome.build_response(shown),

@@ -1,8 +1,6 @@
-"""TaskStop: ends a command in the background, one of the caller's own."""
+"""TaskStop: terminates a background task of the calling scope."""
 
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -12,12 +10,12 @@ from mcp_dispatch.model.tools import (
     build_error_result,
     build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal
 from mcp_dispatch.tools.bash.background import BackgroundTasks
 from mcp_dispatch.tools.bash.result import format_headline
 
 TASK_STOP_ALIASES = {"KillShell": "TaskStop", "KillBash": "TaskStop"}
-"""What the tool was called before, and is still called by."""
+"""Former names of the tool, which are still accepted."""
 
 _DECLARATION = ToolDeclaration(
     name="TaskStop",
@@ -36,7 +34,7 @@ _DECLARATION = ToolDeclaration(
     destructive=True,
     idempotent=True,
     open_world=False,
-    # At most a few seconds; and a command that has had its TERM is not brought back.
+    # It takes a few seconds at most, and a command that received SIGTERM cannot be resumed.
     interrupt=Interrupt.BLOCK,
     result_limit=None,
 )
@@ -48,21 +46,19 @@ class TaskStopTool(BuiltInTool):
         self._tasks = tasks
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing:
-        """Shared: it touches one process of ours, which no other call is about, so it need not
-        wait until every reader is done."""
+        """Return SHARED: it affects one process that no other call uses, so it need not wait."""
         return Sharing.SHARED
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        named = [arguments[key] for key in ("task_id", "shell_id") if key in arguments]
-        if len(named) != 1:
-            given = "both task_id and shell_id" if named else "neither task_id nor shell_id"
-            raise Refused(
-                RefusedBy.SEMANTIC,
+        ids = [arguments[key] for key in ("task_id", "shell_id") if key in arguments]
+        if len(ids) != 1:
+            given = "both task_id and shell_id" if ids else "neither task_id nor shell_id"
+            raise build_refusal(
                 f"expected one ID, got {given}; give the task_id that Bash answered with",
             )
-        task_id = str(named[0])
+        task_id = str(ids[0])
         if task_id not in {task.id for task in self._tasks.list_running(context.scope.id)}:
-            raise Refused(RefusedBy.SEMANTIC, self._explain_unknown_task(task_id, context.scope.id))
+            raise build_refusal(self._explain_unknown_task(task_id, context.scope.id))
         return CheckResult({"task_id": task_id})
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
@@ -80,7 +76,7 @@ class TaskStopTool(BuiltInTool):
         return build_text_result(text, response=response)
 
     def _explain_unknown_task(self, task_id: str, scope_id: str) -> str:
-        """The same for every reason: whether others have a task with that id is not told."""
+        """Return one message for all cases: it must not disclose the tasks of other scopes."""
         running = ", ".join(map(str, self._tasks.list_running(scope_id)))
         return (
             f"no task with the ID {format_headline(task_id)!r} is running: it has ended, or never was one"

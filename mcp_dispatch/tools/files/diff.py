@@ -1,4 +1,4 @@
-"""What changed between two texts, as a unified diff and as the patch that hooks see."""
+"""Differences between two texts, as a unified diff and as the patch that hooks receive."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from difflib import SequenceMatcher
 from mcp_dispatch.model.json import Json
 
 _CONTEXT_LINES = 3
-# The matcher's time grows with the square of the lines; over this, blocks are compared instead.
+# SequenceMatcher takes quadratic time; larger blocks are compared line by line or as a whole.
 _MAX_MATCHED_LINES = 1000
 _MAX_DIFF_CHARS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class LineChange:
-    """Lines [old_start, old_stop) became lines [new_start, new_stop); counted from 0."""
+    """Lines [old_start, old_stop) are replaced by lines [new_start, new_stop), counted from 0."""
 
     old_start: int
     old_stop: int
@@ -24,7 +24,7 @@ class LineChange:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Neighbouring changes and the lines around them. Starts are counted from 1, as in a diff."""
+    """Adjacent changes with their context lines. Starts are counted from 1, as in a diff."""
 
     old_start: int
     old_count: int
@@ -47,13 +47,13 @@ def compute_hunks(old: str, new: str) -> tuple[Hunk, ...]:
 
 
 def format_unified_diff(path: str, hunks: Sequence[Hunk]) -> str:
-    """The diff as text, cut at a line where it would be too long to be of use."""
+    """Return the diff as text, truncated after a whole line if it is too long."""
     shown, size = [f"--- {path}", f"+++ {path}"], 0
-    every = [line for hunk in hunks for line in (hunk.heading, *hunk.lines)]
-    for position, line in enumerate(every):
+    diff_lines = [line for hunk in hunks for line in (hunk.heading, *hunk.lines)]
+    for position, line in enumerate(diff_lines):
         size += len(line) + 1
         if size > _MAX_DIFF_CHARS:
-            shown.append(f"… {len(every) - position} more lines of this diff are not shown")
+            shown.append(f"… {len(diff_lines) - position} more lines of this diff are not shown")
             break
         shown.append(line)
     return "\n".join(shown)
@@ -73,15 +73,15 @@ def build_structured_patch(hunks: Sequence[Hunk]) -> list[Json]:
 
 
 def _split_lines(text: str) -> list[str]:
-    """Lines with their ends. Only a line feed ends one: `splitlines` knows eight others."""
+    """Return the lines with their line feeds; `splitlines` would split at other characters, too."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def _compute_changes(old: list[str], new: list[str]) -> Iterator[LineChange]:
-    head = _count_common(old, new)
-    tail = _count_common(old[head:][::-1], new[head:][::-1])
+    head = count_common(old, new)
+    tail = count_common(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     for change in _compare_lines(before, after):
         yield LineChange(
@@ -105,7 +105,8 @@ def _compare_lines(old: list[str], new: list[str]) -> Iterator[LineChange]:
         yield LineChange(0, len(old), 0, len(new))
 
 
-def _count_common(first: Sequence[str], second: Sequence[str]) -> int:
+def count_common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the common prefix."""
     count = 0
     for left, right in zip(first, second, strict=False):
         if left != right:
@@ -139,7 +140,7 @@ def _build_hunk(old: list[str], new: list[str], group: list[LineChange]) -> Hunk
     lines += _format_lines(" ", old[position : position + below])
     old_count = group[-1].old_stop + below - old_start
     new_count = group[-1].new_stop + below - new_start
-    # A side without lines is named by the line before it.
+    # The position of a side without lines is that of the line before it.
     return Hunk(
         old_start + (1 if old_count else 0),
         old_count,

@@ -1,27 +1,28 @@
-"""Edit: one passage of a file, or every occurrence of it, replaced by another."""
+"""Edit: replaces one passage of a file, or every occurrence of it."""
 
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from anyio import to_thread
-
 from mcp_dispatch.fs.safe_open import FileError, LoadedFile, store
 from mcp_dispatch.fs.workspace import Workspace
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
-    CallContext,
-    CheckResult,
     ContextChange,
     FileRead,
     FileSeen,
     Interrupt,
     ToolResult,
-    build_error_result,
     build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import ToolDeclaration
+from mcp_dispatch.tools.files.change import (
+    MODIFIED_MESSAGE,
+    NOT_READ_MESSAGE,
+    FileChangeTool,
+    is_stale,
+    load_seen,
+    refuse_lone_surrogates,
+)
 from mcp_dispatch.tools.files.diff import build_structured_patch, compute_hunks, format_unified_diff
 from mcp_dispatch.tools.files.encoding import (
     NEW_DOCUMENT,
@@ -29,19 +30,9 @@ from mcp_dispatch.tools.files.encoding import (
     decode_document,
     replace_invalid_bytes,
 )
-from mcp_dispatch.tools.files.read import MAX_PAGE_CHARS
-from mcp_dispatch.tools.files.target import (
-    FILE_PATH_SCHEMA,
-    MODIFIED_MESSAGE,
-    NOT_READ_MESSAGE,
-    FileTarget,
-    is_stale,
-    load_seen,
-    refuse_lone_surrogates,
-    resolve_target,
-    with_path,
-)
+from mcp_dispatch.tools.files.target import FILE_PATH_SCHEMA, FileTarget
 from mcp_dispatch.tools.files.text_match import TextMatches, find_matches, replace_matches
+from mcp_dispatch.tools.files.text_page import MAX_PAGE_CHARS
 
 _MAX_HINT_LINES = 2000
 _MAX_HINT_CHARS = 200
@@ -81,7 +72,7 @@ _DECLARATION = ToolDeclaration(
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """What to replace by what."""
+    """The arguments of one call."""
 
     old: str
     new: str
@@ -95,9 +86,9 @@ class EditRequest:
 
 @dataclass(frozen=True, slots=True)
 class EditPlan:
-    """An edit that can be made: the file as it is, its text as it will be.
+    """An edit that can be made: the file as it is, and its new text.
 
-    `stale` and `partial` say that the scope has not seen all of it, and will not have by this.
+    `stale`: the file changed after the scope read it. `partial`: the scope read only a part.
     """
 
     loaded: LoadedFile | None
@@ -107,66 +98,40 @@ class EditPlan:
     partial: bool = False
 
 
-class EditTool(BuiltInTool):
+class EditTool(FileChangeTool):
     def __init__(self, workspace: Workspace) -> None:
-        super().__init__(_DECLARATION)
-        self._workspace = workspace
+        super().__init__(_DECLARATION, workspace)
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Outside the workspace, what is on the disk is told only once the call is permitted."""
-        target, passage = (
-            resolve_target(self._workspace, arguments, context),
-            EditRequest.from_arguments(arguments),
-        )
-        refuse_lone_surrogates("new_string", passage.new)
-        try:
-            if passage.old == passage.new:
-                raise FileError("No changes to make: old_string and new_string are the same.")
-            if self._workspace.contains(target.real):
-                await to_thread.run_sync(
-                    _plan_edit, target, passage, context.scope.find_seen_file(target.key)
-                )
-        except FileError as problem:
-            raise Refused(RefusedBy.SEMANTIC, str(problem)) from problem
-        return CheckResult(with_path(arguments, target))
+    def check_arguments(self, arguments: JsonObject) -> None:
+        request = EditRequest.from_arguments(arguments)
+        refuse_lone_surrogates("new_string", request.new)
+        if request.old == request.new:
+            raise FileError("No changes to make: old_string and new_string are the same.")
 
-    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        target, passage = (
-            resolve_target(self._workspace, arguments, context),
-            EditRequest.from_arguments(arguments),
-        )
-        seen = context.scope.find_seen_file(target.key)
-        try:
-            return await to_thread.run_sync(_apply_edit, target, passage, seen)
-        except FileError as problem:
-            return build_error_result(str(problem))
+    def prepare(self, target: FileTarget, arguments: JsonObject, seen: FileSeen | None) -> EditPlan:
+        return _plan_edit(target, EditRequest.from_arguments(arguments), seen)
 
-
-def _apply_edit(target: FileTarget, request: EditRequest, seen: FileSeen | None) -> ToolResult:
-    plan = _plan_edit(target, request, seen)
-    before = None if plan.loaded is None else plan.loaded.status
-    after = store(target.real, plan.document.encode(plan.text), before)
-    return _build_result(target, request, plan, _build_changes(target, plan, after))
-
-
-def _build_changes(
-    target: FileTarget, plan: EditPlan, after: FileSeen
-) -> tuple[ContextChange, ...]:
-    """Someone else's change to the file stays unseen: a later Write has to read it first."""
-    if plan.stale:
-        return ()
-    return (FileRead(target.key, replace(after, partial=plan.partial)),)
+    def apply(self, target: FileTarget, arguments: JsonObject, seen: FileSeen | None) -> ToolResult:
+        request = EditRequest.from_arguments(arguments)
+        plan = _plan_edit(target, request, seen)
+        status = None if plan.loaded is None else plan.loaded.status
+        after = store(target.real, plan.document.encode(plan.text), status)
+        # A change that another program made to the file stays unread: Write must refuse it.
+        changes: tuple[ContextChange, ...] = ()
+        if not plan.stale:
+            changes = (FileRead(target.key, replace(after, partial=plan.partial)),)
+        return _build_result(target, request, plan, changes)
 
 
 def _plan_edit(target: FileTarget, request: EditRequest, seen: FileSeen | None) -> EditPlan:
-    """Read before edit, then the match, then its uniqueness. Raises `CannotUse`."""
+    """Check that the file was read, that the text occurs in it, and that it occurs once."""
     loaded = load_seen(target, seen)
     if loaded is None or seen is None:
         return _plan_creation(target, request)
     document = decode_document(loaded.content)
     if document is None:
         raise FileError(f"{target.path} is not text that can be edited. Use Bash instead.")
-    # A file that no page can hold would never be editable; there the exact match is the proof.
+    # A file larger than one page cannot be read whole; there an exact match is sufficient.
     if seen.partial and len(document.text) <= MAX_PAGE_CHARS:
         raise FileError(NOT_READ_MESSAGE)
     stale = is_stale(loaded, seen)
@@ -222,9 +187,10 @@ def _refuse_ambiguous_match(
 def _refuse_corruption(
     target: FileTarget, request: EditRequest, document: TextDocument, matches: TextMatches
 ) -> None:
-    """In an unknown encoding only ASCII between whole characters is sure to be what it seems.
+    """Raise `FileError` unless the edit is safe in a file of unknown encoding.
 
-    Two-byte encodings (Shift JIS, GBK, Big5) have ASCII as second bytes, always after a high one.
+    Only ASCII text that does not follow a high byte is: two-byte encodings (Shift JIS, GBK, Big5)
+    use ASCII values as second bytes, always after a high byte.
     """
     after_high_byte = any(
         "\udc80" <= document.text[start - 1] <= "\udcff"
@@ -239,7 +205,7 @@ def _refuse_corruption(
 
 
 def _suggest_nearest_line(text: str, old: str) -> str:
-    """A hint that costs little: the line most like the first one that was looked for."""
+    """Return a hint that names the line most similar to the first line of `old`."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:_MAX_HINT_CHARS]
     lines = [line.strip()[:_MAX_HINT_CHARS] for line in text.split("\n", _MAX_HINT_LINES)]
     close = get_close_matches(wanted, lines[:_MAX_HINT_LINES], n=1) if wanted else []
@@ -267,5 +233,6 @@ def _build_result(
     if plan.loaded is None:
         message = f"File created successfully at: {target.path}"
     else:
-        message = f"The file {target.path} has been updated.\n{format_unified_diff(str(target.path), hunks)}"
+        diff = format_unified_diff(str(target.path), hunks)
+        message = f"The file {target.path} has been updated.\n{diff}"
     return build_text_result(message, response=response, changes=changes)

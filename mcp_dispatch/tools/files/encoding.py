@@ -1,6 +1,7 @@
-"""Bytes of a file to text and back, so that what nobody changed comes back byte for byte."""
+"""Detection of a file's format by its first bytes, and lossless conversion of text files."""
 
 import codecs
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +25,11 @@ _BOM_ENCODINGS = (
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
-    """A file's text. Where `sound` is false, bytes that are no UTF-8 stand as lone surrogates."""
+    """The text of a file.
+
+    If it is not valid UTF-8, lone surrogates stand for the invalid bytes (`surrogateescape`), so
+    that unchanged parts are written back byte for byte.
+    """
 
     text: str
     encoding: Encoding
@@ -35,17 +40,17 @@ class TextDocument:
         return self.text if self.is_valid else replace_invalid_bytes(self.text)
 
     def encode(self, text: str) -> bytes:
-        """`text` as this document's file would hold it. Raises `UnicodeEncodeError`."""
+        """Return `text` in the encoding of this document. Raise `UnicodeEncodeError`."""
         errors = "strict" if self.is_valid else "surrogateescape"
-        unmarked = text.removeprefix("\ufeff") if self.encoding.bom else text
-        return self.encoding.bom + unmarked.encode(self.encoding.codec, errors)
+        without_bom = text.removeprefix("\ufeff") if self.encoding.bom else text
+        return self.encoding.bom + without_bom.encode(self.encoding.codec, errors)
 
 
 NEW_DOCUMENT = TextDocument("", UTF_8)
 
 
 class Decoder(Protocol):
-    """The part of `codecs.IncrementalDecoder` we use."""
+    """The part of `codecs.IncrementalDecoder` that is used here."""
 
     def decode(self, input: bytes, final: bool = False, /) -> str: ...
     def getstate(self) -> tuple[bytes, int]: ...
@@ -53,7 +58,7 @@ class Decoder(Protocol):
 
 
 class TextStream:
-    """Decodes a file piece by piece. `lossy` once a piece did not fit the encoding."""
+    """Decodes a file in chunks. `lossy` is set once a chunk was invalid in the encoding."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._codec = codecs.getincrementaldecoder(encoding.codec)
@@ -62,28 +67,28 @@ class TextStream:
         self.lossy = False
 
     def decode(self, piece: bytes, *, final: bool = False) -> str:
-        unmarked, self._bom_bytes_left = (
+        without_bom, self._bom_bytes_left = (
             piece[self._bom_bytes_left :],
             max(0, self._bom_bytes_left - len(piece)),
         )
         state = self._decoder.getstate()
         try:
-            return self._decoder.decode(unmarked, final)
+            return self._decoder.decode(without_bom, final)
         except UnicodeDecodeError:
             self.lossy = True
             self._decoder = self._codec("replace")
             self._decoder.setstate(state)
-            return self._decoder.decode(unmarked, final)
+            return self._decoder.decode(without_bom, final)
 
 
 def detect_encoding(head: bytes) -> Encoding | None:
-    """The encoding that the first bytes of a file tell of; None for a file that is not text."""
+    """Return the encoding of a file by its first bytes, or None for a binary file."""
     encoding = _detect_bom_encoding(head)
     return None if encoding == UTF_8 and b"\0" in head[:_SNIFF_BYTES] else encoding
 
 
 def decode_document(content: bytes) -> TextDocument | None:
-    """The whole of a file as text; None where its UTF-16 is broken or it is UTF-32."""
+    """Decode a whole file; return None for UTF-32 and for invalid UTF-16."""
     encoding = _detect_bom_encoding(content)
     if encoding is None:
         return None
@@ -103,5 +108,27 @@ def _detect_bom_encoding(head: bytes) -> Encoding | None:
 
 
 def replace_invalid_bytes(text: str) -> str:
-    """`text` fit for JSON: what stands for a byte that is no UTF-8 becomes U+FFFD."""
+    """Replace the surrogates that stand for invalid bytes by U+FFFD, so that JSON can hold it."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+SIGNATURE_BYTES = 64
+"""Bytes at the start of a file that are enough to detect an image format."""
+
+# Without a NUL in its first fields, a "GIF" is a text that begins with these letters.
+_IMAGE_SIGNATURES = {
+    "PNG": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "JPEG": re.compile(rb"\xff\xd8\xff"),
+    "GIF": re.compile(rb"GIF8[79]a.{0,6}\0", re.DOTALL),
+    "WEBP": re.compile(rb"RIFF.{4}WEBPVP8[ LX]", re.DOTALL),
+    "BMP": re.compile(rb"BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL),
+    "TIFF": re.compile(rb"II[\x2a\x2b]\0|MM\0[\x2a\x2b]"),
+}
+
+
+def detect_image_format(head: bytes) -> str | None:
+    """Return the image format by the first bytes of a file; its name does not matter."""
+    for name, signature in _IMAGE_SIGNATURES.items():
+        if signature.match(head):
+            return name
+    return None

@@ -1,7 +1,6 @@
-"""Images as a model can take them: small ones as they are, others made smaller or converted."""
+"""Preparation of images for a model: large ones are scaled, unsupported formats converted."""
 
 import base64
-import re
 import struct
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,29 +14,20 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_SIDE_PIXELS = 1568
-"""Pixels over which models scale an image down themselves."""
+"""Models scale larger images down themselves."""
 
 MAX_IMAGE_BYTES = 500_000
-"""Bytes of an image as it is shown."""
+"""Bytes of an image in a result."""
 
 MAX_PIXELS = 64_000_000
-"""Pixels that are decoded at all: a few bytes can unfold to any number of them."""
+"""Images with more pixels are not decoded: a small file can expand to any number of them."""
 
 MAX_SOURCE_BYTES = 50 * 1024 * 1024
-"""Bytes of an image before it is decoded."""
+"""Bytes of an image file; larger ones are not loaded."""
 
 _QUALITIES = (85, 70, 50, 30)
 _ORIENTATION = 0x0112
 
-# A GIF without a NUL in its first fields would be text that begins with its name.
-_SIGNATURES = {
-    "PNG": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "JPEG": re.compile(rb"\xff\xd8\xff"),
-    "GIF": re.compile(rb"GIF8[79]a.{0,6}\0", re.DOTALL),
-    "WEBP": re.compile(rb"RIFF.{4}WEBPVP8[ LX]", re.DOTALL),
-    "BMP": re.compile(rb"BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL),
-    "TIFF": re.compile(rb"II[\x2a\x2b]\0|MM\0[\x2a\x2b]"),
-}
 _PLUGINS = {
     "PNG": "PngImagePlugin",
     "JPEG": "JpegImagePlugin",
@@ -47,23 +37,20 @@ _PLUGINS = {
     "TIFF": "TiffImagePlugin",
 }
 _MIME_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
-# What Pillow's readers raise for bytes that break their format (warnings where they are errors).
+# The exceptions of Pillow's decoders for malformed content (and warnings turned into errors).
 _DECODE_ERRORS = (
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError),
     *(struct.error, UserWarning),
 )
 
-SIGNATURE_BYTES = 64
-"""Bytes of a file that tell an image's format."""
-
 
 class CannotShowImage(MCPDispatchError):
-    """An image cannot be shown; the message says why."""
+    """An image cannot be shown; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image as it is shown. `remarks` are what was done to it."""
+    """An image as the model receives it. `remarks` describe how it was changed."""
 
     content: bytes
     format: str
@@ -73,7 +60,7 @@ class Picture:
     remarks: tuple[str, ...] = ()
 
     def to_content_block(self) -> JsonObject:
-        """The MCP content block."""
+        """Return the MCP content block."""
         text = base64.b64encode(self.content).decode("ascii")
         return {"type": "image", "data": text, "mimeType": self.mime_type}
 
@@ -87,16 +74,11 @@ class Picture:
         return f"{text}; shown {', '.join(self.remarks)}" if self.remarks else text
 
 
-def detect_image_format(head: bytes) -> str | None:
-    """The image format that the first bytes of a file tell of; its name tells nothing."""
-    return next((name for name, first in _SIGNATURES.items() if first.match(head)), None)
-
-
 def render_picture(content: bytes, format: str) -> Picture:
-    """Decodes the image, to be sure that it can be. Blocks. Raises `CannotShow`."""
+    """Decode the image and return it, converted if needed. Blocks. Raise `CannotShowImage`."""
     from PIL import Image
 
-    # Its own reader alone is tried, and the others are not even imported.
+    # Only the decoder of this format is imported and tried.
     import_module(f"PIL.{_PLUGINS[format]}")
     try:
         with Image.open(BytesIO(content), formats=(format,)) as image:
@@ -115,8 +97,8 @@ def _refuse_bomb(size: tuple[int, int]) -> None:
 
 def _keep_unchanged(image: "Image", content: bytes, format: str) -> Picture | None:
     fits = len(content) <= MAX_IMAGE_BYTES and max(image.size) <= MAX_SIDE_PIXELS
-    known = format in _MIME_TYPES and image.mode != "CMYK"
-    if not fits or not known or _describe_frames(image, format) or _is_rotated(image):
+    is_supported = format in _MIME_TYPES and image.mode != "CMYK"
+    if not fits or not is_supported or _describe_frames(image, format) or _is_rotated(image):
         return None
     size = image.size
     image.load()
@@ -125,9 +107,9 @@ def _keep_unchanged(image: "Image", content: bytes, format: str) -> Picture | No
 
 def _convert(image: "Image", format: str) -> Picture:
     original, remarks = image.size, [_describe_frames(image, format)]
-    turned = _is_rotated(image)
+    is_rotated = _is_rotated(image)
     smaller = _shrink(image)
-    if turned:
+    if is_rotated:
         from PIL import ImageOps
 
         smaller = ImageOps.exif_transpose(smaller)
@@ -137,14 +119,15 @@ def _convert(image: "Image", format: str) -> Picture:
     if resized or max(size) < max(smaller.size):
         remarks.append(f"resized to {size[0]} x {size[1]}")
     remarks.append(f"as {shown_format}")
-    told = tuple(remark for remark in remarks if remark)
-    return Picture(content, shown_format, size, format, original, told)
+    return Picture(
+        content, shown_format, size, format, original, tuple(remark for remark in remarks if remark)
+    )
 
 
 def _describe_frames(image: "Image", format: str) -> str:
-    """What is shown of an image with several; empty for one that is shown whole.
+    """Return which frame of an image is shown, or "" for an image with a single frame.
 
-    A JPEG's other images are previews and depth maps of its own.
+    The other images in a JPEG are its own previews and depth maps, so they do not count.
     """
     if format in ("JPEG", "BMP") or not getattr(image, "is_animated", False):
         return ""
@@ -158,16 +141,20 @@ def _is_rotated(image: "Image") -> bool:
 def _shrink(image: "Image") -> "Image":
     from PIL.Image import Resampling
 
-    # A JPEG can be decoded at a fraction of its size; other formats take no notice.
+    # A JPEG can be decoded at a fraction of its size; for other formats this does nothing.
     image.draft(None, (2 * MAX_SIDE_PIXELS, 2 * MAX_SIDE_PIXELS))
-    wanted = "RGBA" if image.has_transparency_data else "L" if image.mode == "L" else "RGB"
-    plain = image if image.mode == wanted else image.convert(wanted)
-    plain.thumbnail((MAX_SIDE_PIXELS, MAX_SIDE_PIXELS), Resampling.LANCZOS, reducing_gap=2.0)
-    return plain
+    mode = "RGBA" if image.has_transparency_data else "L" if image.mode == "L" else "RGB"
+    converted = image if image.mode == mode else image.convert(mode)
+    converted.thumbnail((MAX_SIDE_PIXELS, MAX_SIDE_PIXELS), Resampling.LANCZOS, reducing_gap=2.0)
+    return converted
 
 
 def _encode(image: "Image", *, lossless: bool) -> tuple[bytes, str, tuple[int, int]]:
-    """PNG where it stays small and says more than JPEG could, else JPEG, as good as fits."""
+    """Return content, format and size.
+
+    The format is PNG if the image is transparent or must stay lossless, and the PNG is small
+    enough; otherwise JPEG at the best quality that fits.
+    """
     transparent = image.mode == "RGBA" and image.getchannel("A").getextrema() != (255, 255)
     if transparent or lossless:
         content = _save(image, "PNG")
@@ -191,7 +178,7 @@ def _flatten_on_white(image: "Image") -> "Image":
 
 
 def _save(image: "Image", format: str, **options: int) -> bytes:
-    # Colour profile and comments stay behind: they count for nothing, and may be of any size.
+    # Drop colour profile and comments: a model does not use them, and they may be of any size.
     image.info.clear()
     stream = BytesIO()
     image.save(stream, format, **options)

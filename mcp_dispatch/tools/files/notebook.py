@@ -1,4 +1,4 @@
-"""Jupyter notebooks: a file's bytes to cells, as far as we show them."""
+"""Parsing of Jupyter notebooks, and the result that shows their cells."""
 
 import base64
 import binascii
@@ -14,35 +14,34 @@ from mcp_dispatch.fs.safe_open import LoadedFile, describe_file_state
 from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import FileRead, ToolResult
+from mcp_dispatch.tools.files.encoding import SIGNATURE_BYTES, detect_image_format
 from mcp_dispatch.tools.files.image import (
     MAX_SOURCE_BYTES,
-    SIGNATURE_BYTES,
     CannotShowImage,
     Picture,
-    detect_image_format,
     render_picture,
 )
 from mcp_dispatch.tools.files.target import FileTarget
 from mcp_dispatch.tools.files.text_page import CHANGED_WARNING, Bounds, format_reminder
 
 MAX_NOTEBOOK_BYTES = 100 * 1024 * 1024
-"""Bytes of a notebook that is read at all."""
+"""Larger notebooks are not read."""
 
 MultilineText = str | list[str] | None
-"""Text as notebooks keep it: whole, or as lines with their ends."""
+"""Text in a notebook: one string, or lines with their line endings."""
 
 _CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class NotANotebook(MCPDispatchError):
-    """The bytes are no notebook of format 4; the message says what is wrong."""
+    """The bytes are not a notebook of format 4; the message is the reason."""
 
 
 class CellOutput(msgspec.Struct, frozen=True):
     output_type: str
     name: str | None = None
     text: MultilineText = None
-    # Decoded one by one when they are shown: most are images, or kinds nobody shows.
+    # Each value is decoded only if it is shown: most are images, or of types that are not shown.
     data: dict[str, msgspec.Raw] | None = None
     ename: str | None = None
     evalue: str | None = None
@@ -58,18 +57,18 @@ class NotebookCell(msgspec.Struct, frozen=True):
 
     @property
     def safe_id(self) -> str | None:
-        """The id, where it is one that the format allows."""
+        """The id, or None if the notebook format does not allow it."""
         return self.id if self.id is not None and _CELL_ID.fullmatch(self.id) else None
 
 
 class JupyterNotebook(msgspec.Struct, frozen=True):
-    """Fields that we do not show are passed over without being built."""
+    """A notebook; msgspec skips the fields that are not declared here."""
 
     cells: list[NotebookCell]
 
 
 def parse_notebook(content: bytes) -> JupyterNotebook:
-    """Raises `NotANotebook`."""
+    """Raise `NotANotebook` if `content` cannot be parsed."""
     try:
         return msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8), type=JupyterNotebook)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -83,7 +82,7 @@ def join_lines(lines: MultilineText) -> str:
 
 
 def decode_text(raw: msgspec.Raw) -> str:
-    """A value of a mime bundle as text: as it is, its lines joined, or its JSON."""
+    """Return a value of a MIME bundle as text: a string, joined lines, or the JSON itself."""
     try:
         return join_lines(msgspec.json.decode(raw, type=str | list[str]))
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -97,7 +96,7 @@ MAX_CELL_OUTPUT_CHARS = 30_000
 """Characters of all outputs of one cell."""
 
 MAX_IMAGES = 10
-"""Images in one answer."""
+"""Images in one result."""
 
 _TEXT_KINDS = ("text/plain", "text/markdown", "text/latex", "application/json", "text/html")
 _IMAGE_KINDS = tuple(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "bmp", "tiff"))
@@ -108,7 +107,7 @@ CellPart = str | Picture
 
 @dataclass
 class NotebookView:
-    """The cells that fit into one answer, gathered one after the other."""
+    """Collects the cells that fit into one result."""
 
     bounds: Bounds
     parts: list[CellPart] = field(default_factory=list[CellPart])
@@ -122,7 +121,10 @@ class NotebookView:
         return len(self.cell_responses)
 
     def add(self, number: int, cell: NotebookCell) -> bool:
-        """Whether it still fitted; the first always does, with a source that may be cut."""
+        """Add the cell and return True, or return False if it does not fit.
+
+        The first cell is always added, if necessary with a truncated source.
+        """
         source, room = join_lines(cell.source), self.bounds.budget - MAX_CELL_OUTPUT_CHARS
         if self.shown_count and self.size + len(source) > self.bounds.budget:
             return False
@@ -157,8 +159,11 @@ class NotebookView:
 def build_notebook_result(
     target: FileTarget, notebook: JupyterNotebook, bounds: Bounds, loaded: LoadedFile, changed: bool
 ) -> ToolResult:
-    """Cells `bounds.first` and following. Seen whole once every source was shown whole: outputs
-    are made anew when a notebook runs, so a cut one is no reason to hold back a write."""
+    """Return the cells from number `bounds.first` on.
+
+    The file counts as read if every source is shown whole. A truncated output does not matter for
+    a later write, because outputs are generated again when the notebook runs.
+    """
     view, total = NotebookView(bounds), len(notebook.cells)
     last = bounds.first - 1 + bounds.count
     for number, cell in enumerate(notebook.cells[bounds.first - 1 : last], bounds.first):
@@ -203,13 +208,15 @@ def _build_notices(target: FileTarget, view: NotebookView, total: int, *, whole:
 
 def _render_opening(number: int, cell: NotebookCell, source: str) -> list[CellPart]:
     kind = cell.cell_type if cell.cell_type in ("code", "markdown", "raw") else "other"
-    named = f' id="{cell.safe_id}"' if cell.safe_id else ""
-    ran = f' execution_count="{cell.execution_count}"' if cell.execution_count is not None else ""
-    return [f'<cell number="{number}"{named} type="{kind}"{ran}>\n{source}']
+    id_attribute = f' id="{cell.safe_id}"' if cell.safe_id else ""
+    count_attribute = (
+        f' execution_count="{cell.execution_count}"' if cell.execution_count is not None else ""
+    )
+    return [f'<cell number="{number}"{id_attribute} type="{kind}"{count_attribute}>\n{source}']
 
 
 def _render_output(output: CellOutput, images_left: int) -> Iterator[CellPart]:
-    """The text of an output in one part, then its images."""
+    """Yield the text of an output, then its image."""
     match output.output_type:
         case "stream":
             name = ' name="stderr"' if output.name == "stderr" else ""
@@ -222,7 +229,7 @@ def _render_output(output: CellOutput, images_left: int) -> Iterator[CellPart]:
 
 
 def _render_mime_bundle(output: CellOutput, images_left: int) -> Iterator[CellPart]:
-    """One thing in several kinds: its best text and its best image are shown."""
+    """Yield the preferred text and the preferred image among the representations of an output."""
     data = output.data or {}
     text_kind = next((kind for kind in _TEXT_KINDS if kind in data), None)
     image_kind = next((kind for kind in _IMAGE_KINDS if kind in data), None)
@@ -257,7 +264,7 @@ def _wrap_output(start_tag: str, text: str) -> str:
 
 
 def _truncate_middle(text: str) -> str:
-    """First and last part: an error names its cause at the end."""
+    """Keep the start and the end: the cause of an error is often at the end."""
     if len(text) <= MAX_OUTPUT_CHARS:
         return text
     half = MAX_OUTPUT_CHARS // 2
@@ -266,7 +273,7 @@ def _truncate_middle(text: str) -> str:
 
 
 def _build_blocks(parts: list[CellPart]) -> list[Json]:
-    """Text between two images is one block."""
+    """Return content blocks; all text between two images is one block."""
     blocks: list[Json] = []
     lines: list[str] = []
     for part in parts:
@@ -284,7 +291,7 @@ def _build_text_block(lines: list[str]) -> JsonObject:
 
 
 def _build_cell_response(cell: NotebookCell, source: str, outputs: list[CellPart]) -> JsonObject:
-    """A cell as hooks see it."""
+    """Return the cell as hooks receive it."""
     shown: list[Json] = [str(output) for output in outputs]
     return {
         "cellType": cell.cell_type,

@@ -1,4 +1,4 @@
-"""Read: a file as a model can take it: numbered lines, an image, or the cells of a notebook."""
+"""Read: returns the numbered lines of a text file, an image, or the cells of a notebook."""
 
 import os
 import stat
@@ -24,13 +24,12 @@ from mcp_dispatch.model.tools import (
     build_error_result,
 )
 from mcp_dispatch.results.locks import lock_open_file
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, parse_integer
+from mcp_dispatch.tools.files.encoding import SIGNATURE_BYTES, detect_image_format
 from mcp_dispatch.tools.files.image import (
     MAX_SOURCE_BYTES,
-    SIGNATURE_BYTES,
     CannotShowImage,
     Picture,
-    detect_image_format,
     render_picture,
 )
 from mcp_dispatch.tools.files.notebook import (
@@ -54,7 +53,7 @@ from mcp_dispatch.tools.files.text_page import (
 )
 
 _DEADLINE_SECONDS = 120
-# Reads that wait for each other must not take the threads that other tools need.
+# A limiter of its own: reads that wait for each other must not block the threads of other tools.
 _MAX_THREADS = 16
 
 _DECLARATION = ToolDeclaration(
@@ -63,7 +62,8 @@ _DECLARATION = ToolDeclaration(
     description=(
         "Reads a text file and returns its lines, numbered as by `cat -n`; an image comes back as"
         " an image, a Jupyter notebook (.ipynb) as its cells with their outputs.\n"
-        f"- Without offset and limit: the first {DEFAULT_LINES} lines, lines over {MAX_LINE_CHARS} characters cut.\n"
+        f"- Without offset and limit: the first {DEFAULT_LINES} lines, lines over {MAX_LINE_CHARS}"
+        " characters cut.\n"
         f"- One answer holds at most about {MAX_TOKENS} tokens; page through larger files with offset"
         " and limit.\n"
         "- A file must be read whole before Write or Edit may change it; a PARTIAL view does not"
@@ -98,12 +98,12 @@ class ReadTool(BuiltInTool):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(_DECLARATION)
         self._workspace = workspace
-        # One image at a time: each may take hundreds of megabytes while it is decoded.
+        # One image or notebook at a time: decoding one may take hundreds of megabytes.
         self._decode_lock = threading.Lock()
         self._threads = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Looks at no file: whether there is one is told only to who may read it."""
+        """Open no file: whether it exists is disclosed only after the call is permitted."""
         return CheckResult(
             with_path(arguments, resolve_target(self._workspace, arguments, context))
         )
@@ -111,12 +111,12 @@ class ReadTool(BuiltInTool):
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
         target = resolve_target(self._workspace, arguments, context)
         stop = threading.Event()
-        look = partial(
+        read = partial(
             self._read_file, target, arguments, stop, context.scope.is_delivered(target.key)
         )
         try:
             with anyio.fail_after(_DEADLINE_SECONDS):
-                return await to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._threads)
+                return await to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._threads)
         except FileError as problem:
             return build_error_result(str(problem))
         except TimeoutError:
@@ -129,7 +129,7 @@ class ReadTool(BuiltInTool):
     def _read_file(
         self, target: FileTarget, arguments: JsonObject, stop: StopSignal, is_stored_result: bool
     ) -> ToolResult:
-        """Blocks. What a file is, its bytes say; only a notebook needs its name as well."""
+        """Detect the kind of the file by its content, or a notebook by its suffix. Blocks."""
         if problem := _find_path_problem(target):
             raise FileError(problem)
         with open_regular_file(target.real) as descriptor:
@@ -140,8 +140,8 @@ class ReadTool(BuiltInTool):
                 return self._read_image(target, descriptor, image_format, stop)
             if target.path.suffix.lower() == ".ipynb":
                 return self._read_notebook(target, descriptor, arguments, stop)
-            folded = LineWrapper(MAX_LINE_CHARS) if is_stored_result else None
-            return _read_text(target, descriptor, arguments, stop, wrapper=folded)
+            wrapper = LineWrapper(MAX_LINE_CHARS) if is_stored_result else None
+            return _read_text(target, descriptor, arguments, stop, wrapper=wrapper)
 
     @contextmanager
     def _hold_decode_lock(
@@ -210,7 +210,7 @@ def _read_text(
 
 
 def _build_image_result(target: FileTarget, picture: Picture, size: int) -> ToolResult:
-    """No change of context: who has seen a picture has not read the bytes that a write replaces."""
+    """Return the image. It does not count as reading the file: Write would replace unseen bytes."""
     text = f"{target.path}: {picture} ({size} bytes in the file)."
     block = picture.to_content_block()
     response: JsonObject = {
@@ -232,10 +232,10 @@ def _build_image_result(target: FileTarget, picture: Picture, size: int) -> Tool
 
 
 def parse_bounds(arguments: JsonObject) -> Bounds:
-    """A range that was asked for shows its lines whole: there is no other way to see them."""
+    """Return the lines to show. Lines of a requested range are not truncated."""
     return Bounds(
-        first=max(1, _parse_integer(arguments.get("offset"), 1)),
-        count=_parse_integer(arguments.get("limit"), DEFAULT_LINES),
+        first=max(1, parse_integer(arguments.get("offset"), 1)),
+        count=parse_integer(arguments.get("limit"), DEFAULT_LINES),
         width=None if _has_range(arguments) else MAX_LINE_CHARS,
         budget=MAX_PAGE_CHARS,
     )
@@ -245,13 +245,11 @@ def _has_range(arguments: JsonObject) -> bool:
     return "offset" in arguments or "limit" in arguments
 
 
-def _parse_integer(value: object, default: int) -> int:
-    # JSON Schema takes 3.0 for an integer.
-    return int(value) if isinstance(value, int | float) else default
-
-
 def _find_path_problem(target: FileTarget) -> str:
-    """The two mistakes made most often, with what to do next; `opened` finds all others."""
+    """Return advice for a missing file and for a directory, the two most common mistakes.
+
+    Return "" otherwise; `open_regular_file` detects all other problems.
+    """
     try:
         mode = target.real.stat(follow_symlinks=False).st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A page of a text file: its lines as they are shown, and what the reader should know of them."""
+"""Reading one page of a text file, and the result that shows it."""
 
 import hashlib
 import os
@@ -21,9 +21,9 @@ from mcp_dispatch.tools.files.target import FileTarget
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may be shown: `count` lines from line `first`, each up to `width`, `budget` in all.
+    """The part of a file to show: `count` lines from line `first` on.
 
-    Widths and budget are in characters; a `width` of None shows lines whole.
+    `width` is the maximum of characters per line (None: no maximum), `budget` that of the page.
     """
 
     first: int
@@ -33,7 +33,7 @@ class Bounds:
 
 
 class LineWrapper:
-    """Text fed piece by piece with a newline after every `width` characters of a longer line."""
+    """Inserts a newline after every `width` characters of a long line; text comes in chunks."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -45,11 +45,11 @@ class LineWrapper:
             self._column += len(text)
             return text
         lines = text.split("\n")
-        shown = [
-            self._wrap_line(line, is_complete=place + 1 < len(lines))
-            for place, line in enumerate(lines)
+        wrapped = [
+            self._wrap_line(line, is_complete=index + 1 < len(lines))
+            for index, line in enumerate(lines)
         ]
-        return "\n".join(shown)
+        return "\n".join(wrapped)
 
     def _wrap_line(self, line: str, *, is_complete: bool) -> str:
         first = self._width - self._column
@@ -64,7 +64,10 @@ class LineWrapper:
 
 
 class LineWindow:
-    """Feed the text, then `finish`; `lines` are those in bounds, without their line ends."""
+    """Collects the lines within bounds from text that comes in chunks; call `finish` at the end.
+
+    `lines` have no line endings, and `cut_lines` are the numbers of those cut at the width.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -92,7 +95,7 @@ class LineWindow:
             start = end + 1
 
     def finish(self) -> None:
-        """The last line need not end in a newline."""
+        """End the last line, which may have no newline."""
         if self._is_line_open and self._is_in_bounds():
             self._end_line()
         elif self._is_line_open:
@@ -103,7 +106,7 @@ class LineWindow:
         return first <= self.total_lines + 1 < first + self._bounds.count
 
     def _skip_lines(self, text: str, start: int) -> int:
-        """Counts lines up to the window, or to the end of `text`."""
+        """Count lines up to the first one in bounds or the end of `text`; return that position."""
         newlines = text.count("\n", start)
         if (
             self.total_lines + 1 > self._bounds.first
@@ -121,7 +124,7 @@ class LineWindow:
     def _extend_line(self, piece: str) -> None:
         self._is_line_open = True
         self._line_size += len(piece)
-        # One character more than is shown, because a carriage return may come off the end.
+        # One more character than is shown: a carriage return at the end is removed later.
         limit = self._bounds.budget if self._bounds.width is None else self._bounds.width
         room = limit + 1 - self._pieces_size
         if room > 0 and not self.is_over_budget:
@@ -143,7 +146,7 @@ class LineWindow:
         cut = width is not None and size > width
         if width is not None:
             line, size = line[:width], min(size, width)
-        # A line costs its newline, too: a file of empty lines is not free.
+        # The newline counts, too: otherwise a file of empty lines would have no size.
         self.requested_chars += size + 1
         self.is_over_budget = self.is_over_budget or self.requested_chars - 1 > self._bounds.budget
         if not self.is_over_budget:
@@ -157,7 +160,7 @@ MAX_LINE_CHARS = 2000
 MAX_TOKENS = 25_000
 CHARACTERS_PER_TOKEN = 4
 MAX_PAGE_CHARS = MAX_TOKENS * CHARACTERS_PER_TOKEN
-"""Characters of one page; a file over it can only be seen in parts."""
+"""A larger file can only be read in parts."""
 
 CHANGED_WARNING = "Warning: the file changed while it was read. Read it again."
 
@@ -165,14 +168,14 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class StopSignal(Protocol):
-    """Asked between two pieces of a file; `threading.Event` is one."""
+    """Checked after each chunk of a file; `threading.Event` implements it."""
 
     def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TextPage:
-    """Lines `first` and following of a file, and what the reader should know of them."""
+    """Lines of a file from number `first` on, and the facts that notices mention."""
 
     lines: tuple[str, ...]
     first: int
@@ -192,9 +195,9 @@ def read_page(
     stop: StopSignal,
     wrapper: LineWrapper | None = None,
 ) -> TextPage:
-    """Reads the file once, from end to end, in pieces. Blocks; `stop` ends it early.
+    """Read the whole file once, in chunks. Blocks; `stop` ends it early.
 
-    `folded` makes several lines of a long one, so that any part of it can be asked for.
+    `wrapper` splits long lines, so that each part of them can be requested by line number.
     """
     before = os.fstat(descriptor)
     fold = str if wrapper is None else wrapper.wrap
@@ -229,13 +232,16 @@ def _scan_file(
     stop: StopSignal,
     wrap: Callable[[str], str],
 ) -> tuple[LineWindow, str, bool]:
-    """No more than `size` bytes: a file that grows while it is read has an end for us."""
-    digest, stream, left = hashlib.sha256(), None, size
-    while left > 0 and (piece := os.read(descriptor, min(_CHUNK_BYTES, left))):
+    """Return the filled window, the digest, and whether bytes were undecodable.
+
+    At most `size` bytes are read: a file that grows meanwhile must not be endless.
+    """
+    digest, stream, remaining = hashlib.sha256(), None, size
+    while remaining > 0 and (piece := os.read(descriptor, min(_CHUNK_BYTES, remaining))):
         if stop.is_set():
             raise FileError(f"Reading {target.path} was stopped.")
         stream = stream or _open_stream(target, piece)
-        left -= len(piece)
+        remaining -= len(piece)
         digest.update(piece)
         window.feed(wrap(stream.decode(piece)))
     if stream is not None:
@@ -258,7 +264,10 @@ def _open_stream(target: FileTarget, head: bytes) -> TextStream:
 def build_page_result(
     target: FileTarget, page: TextPage, *, has_range: bool, notices: Sequence[str] = ()
 ) -> ToolResult:
-    """`chosen`: the reader asked for these lines, so there is no page to fall back to."""
+    """Return the numbered lines and notices.
+
+    With `has_range`, the call requested these lines, so a page that is too large is an error.
+    """
     if has_range and page.is_over_budget:
         return build_error_result(
             f"File content ({page.tokens} tokens) exceeds maximum allowed tokens ({MAX_TOKENS})."

@@ -1,23 +1,24 @@
-"""Write: a whole file, new or in the place of one that was read."""
-
-from anyio import to_thread
+"""Write: creates a file, or replaces the content of one that was read."""
 
 from mcp_dispatch.fs.safe_open import FileError, LoadedFile, store
 from mcp_dispatch.fs.workspace import Workspace
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
-    CallContext,
-    CheckResult,
     FileRead,
     FileSeen,
     Interrupt,
     ToolResult,
-    build_error_result,
     build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import ToolDeclaration
+from mcp_dispatch.tools.files.change import (
+    MODIFIED_MESSAGE,
+    NOT_READ_MESSAGE,
+    FileChangeTool,
+    is_stale,
+    load_seen,
+    refuse_lone_surrogates,
+)
 from mcp_dispatch.tools.files.diff import (
     Hunk,
     build_structured_patch,
@@ -25,17 +26,7 @@ from mcp_dispatch.tools.files.diff import (
     format_unified_diff,
 )
 from mcp_dispatch.tools.files.encoding import NEW_DOCUMENT, TextDocument, decode_document
-from mcp_dispatch.tools.files.target import (
-    FILE_PATH_SCHEMA,
-    MODIFIED_MESSAGE,
-    NOT_READ_MESSAGE,
-    FileTarget,
-    is_stale,
-    load_seen,
-    refuse_lone_surrogates,
-    resolve_target,
-    with_path,
-)
+from mcp_dispatch.tools.files.target import FILE_PATH_SCHEMA, FileTarget
 
 _DECLARATION = ToolDeclaration(
     name="Write",
@@ -61,48 +52,32 @@ _DECLARATION = ToolDeclaration(
 )
 
 
-class WriteTool(BuiltInTool):
+class WriteTool(FileChangeTool):
     def __init__(self, workspace: Workspace) -> None:
-        super().__init__(_DECLARATION)
-        self._workspace = workspace
+        super().__init__(_DECLARATION, workspace)
 
-    async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Outside the workspace, what is on the disk is told only once the call is permitted."""
-        target = resolve_target(self._workspace, arguments, context)
+    def check_arguments(self, arguments: JsonObject) -> None:
         refuse_lone_surrogates("content", str(arguments["content"]))
-        if self._workspace.contains(target.real):
-            try:
-                await to_thread.run_sync(
-                    _load_current, target, context.scope.find_seen_file(target.key)
-                )
-            except FileError as problem:
-                raise Refused(RefusedBy.SEMANTIC, str(problem)) from problem
-        return CheckResult(with_path(arguments, target))
 
-    async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        target = resolve_target(self._workspace, arguments, context)
-        seen, content = context.scope.find_seen_file(target.key), str(arguments["content"])
-        try:
-            return await to_thread.run_sync(_write_file, target, content, seen)
-        except FileError as problem:
-            return build_error_result(str(problem))
+    def prepare(self, target: FileTarget, arguments: JsonObject, seen: FileSeen | None) -> object:
+        return _load_current(target, seen)
 
-
-def _write_file(target: FileTarget, content: str, seen: FileSeen | None) -> ToolResult:
-    loaded, document = _load_current(target, seen)
-    before = None if loaded is None else loaded.status
-    after = store(target.real, document.encode(content), before)
-    original = None if loaded is None else document.text
-    hunks = () if original is None else compute_hunks(original, content)
-    response: JsonObject = {
-        "type": "create" if original is None else "update",
-        "filePath": str(target.path),
-        "content": content,
-        "structuredPatch": build_structured_patch(hunks),
-        "originalFile": original,
-    }
-    message = _format_message(target, hunks, is_new=original is None)
-    return build_text_result(message, response=response, changes=(FileRead(target.key, after),))
+    def apply(self, target: FileTarget, arguments: JsonObject, seen: FileSeen | None) -> ToolResult:
+        content = str(arguments["content"])
+        loaded, document = _load_current(target, seen)
+        status = None if loaded is None else loaded.status
+        after = store(target.real, document.encode(content), status)
+        original = None if loaded is None else document.text
+        hunks = () if original is None else compute_hunks(original, content)
+        response: JsonObject = {
+            "type": "create" if original is None else "update",
+            "filePath": str(target.path),
+            "content": content,
+            "structuredPatch": build_structured_patch(hunks),
+            "originalFile": original,
+        }
+        message = _format_message(target, hunks, is_new=original is None)
+        return build_text_result(message, response=response, changes=(FileRead(target.key, after),))
 
 
 def _format_message(target: FileTarget, hunks: tuple[Hunk, ...], *, is_new: bool) -> str:
@@ -110,13 +85,17 @@ def _format_message(target: FileTarget, hunks: tuple[Hunk, ...], *, is_new: bool
         return f"File created successfully at: {target.path}"
     if not hunks:
         return f"File written successfully at: {target.path}\nIts content is the same as before."
-    return f"File updated successfully at: {target.path}\n{format_unified_diff(str(target.path), hunks)}"
+    diff = format_unified_diff(str(target.path), hunks)
+    return f"File updated successfully at: {target.path}\n{diff}"
 
 
 def _load_current(
     target: FileTarget, seen: FileSeen | None
 ) -> tuple[LoadedFile | None, TextDocument]:
-    """What stands there now, seen whole and unchanged since. Raises `CannotUse` otherwise."""
+    """Load the file, or return None and an empty document if there is none.
+
+    Raise `FileError` unless the scope has read the whole file in its present state.
+    """
     loaded = load_seen(target, seen)
     if loaded is None or seen is None:
         return None, NEW_DOCUMENT

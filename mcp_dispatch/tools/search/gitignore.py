@@ -1,4 +1,4 @@
-"""The .gitignore files around a walk, for those who want Glob to respect them."""
+"""Rules of .gitignore files, for a Glob that is configured to respect them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _TRAILING_BLANKS = re.compile(r"(?<!\\) +$")
 class IgnoreRule:
     pattern: GlobPattern
     is_negated: bool
-    """It begins with `!`: what it matches is not ignored after all."""
+    """The rule begins with `!`: paths that it matches are not ignored."""
     directories_only: bool
 
     def matches(self, parts: Sequence[str], *, is_directory: bool) -> bool:
@@ -31,29 +31,33 @@ class IgnoreRule:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
-    """`lead`: the names from its directory to the walk's start; `skip`: from there back to it."""
+    """The rules of one file, and how to make a path of the walk relative to it.
+
+    `leading_parts` lead from the directory of the file down to the start of the walk;
+    `skipped_parts` is the depth of the file below that start.
+    """
 
     rules: tuple[IgnoreRule, ...]
     leading_parts: tuple[str, ...] = ()
     skipped_parts: int = 0
 
     def decide(self, parts: Sequence[str], *, is_directory: bool) -> bool | None:
-        """Of the rules that meet a name the last decides; None where there is none."""
-        own = (*self.leading_parts, *parts[self.skipped_parts :])
+        """Return whether the last matching rule ignores the path, or None if no rule matches."""
+        own_parts = (*self.leading_parts, *parts[self.skipped_parts :])
         for rule in reversed(self.rules):
-            if rule.matches(own, is_directory=is_directory):
+            if rule.matches(own_parts, is_directory=is_directory):
                 return not rule.is_negated
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class GitignoreStack:
-    """The files that count in one directory, the outermost first."""
+    """The files that apply in one directory, the outermost first."""
 
     files: tuple[IgnoreFile, ...] = ()
 
     def enter_directory(self, descriptor: int, depth: int) -> "GitignoreStack":
-        """With the one in the directory `depth` names below the walk's start."""
+        """Return a stack with the .gitignore of a directory `depth` levels below the start."""
         rules = _read_rules(descriptor)
         return (
             GitignoreStack((*self.files, IgnoreFile(rules, skipped_parts=depth))) if rules else self
@@ -69,17 +73,17 @@ class GitignoreStack:
 
 
 def load_ignore_files(directory: Path) -> GitignoreStack:
-    """What the repository says above `directory`, a real path; nothing outside a repository."""
-    above = [directory, *directory.parents]
-    root = next((place for place in above if os.path.lexists(place / ".git")), directory)
+    """Load the .gitignore files of the repository above `directory`, a real path."""
+    candidates = [directory, *directory.parents]
+    root = next((path for path in candidates if os.path.lexists(path / ".git")), directory)
     files: list[IgnoreFile] = []
-    for place in reversed([one for one in directory.parents if one.is_relative_to(root)]):
+    for parent in reversed([path for path in directory.parents if path.is_relative_to(root)]):
         try:
-            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             continue
         try:
-            files.append(IgnoreFile(_read_rules(descriptor), directory.relative_to(place).parts))
+            files.append(IgnoreFile(_read_rules(descriptor), directory.relative_to(parent).parts))
         finally:
             os.close(descriptor)
     return GitignoreStack(tuple(files))
@@ -101,12 +105,12 @@ def _read_rules(directory: int) -> tuple[IgnoreRule, ...]:
 
 def parse_rule(line: str) -> IgnoreRule | None:
     text = _TRAILING_BLANKS.sub("", line)
-    keeps = text.startswith("!")
-    text = text[1:] if keeps else text
+    is_negated = text.startswith("!")
+    text = text[1:] if is_negated else text
     if not text.strip("/") or line.startswith("#"):
         return None
     body = text.strip("/")
     anchored = "/" in text.rstrip("/")
     parts = [part for part in body.split("/") if part]
     segments = build_segments(parts if anchored else ["**", *parts])
-    return IgnoreRule(GlobPattern((segments,)), keeps, text.endswith("/"))
+    return IgnoreRule(GlobPattern((segments,)), is_negated, text.endswith("/"))

@@ -1,4 +1,4 @@
-"""Glob: the files whose names fit a pattern, the newest first."""
+"""Glob: finds files whose paths match a pattern, the most recently changed first."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ MAX_FILES = 100
 SEARCH_SECONDS = 20.0
 RESULT_LIMIT = 100_000
 _GRACE_SECONDS = 5.0
-"""Seconds more for a file system that does not answer at all."""
+"""Additional seconds after which a file system that does not respond is given up."""
 _FALSE_VALUES = frozenset({"0", "false", "no", "off"})
 
 _DECLARATION = ToolDeclaration(
@@ -81,10 +81,10 @@ _DECLARATION = ToolDeclaration(
 
 
 class GlobTool(BuiltInTool):
-    """Walks in a worker thread with `os.scandir`.
+    """Walks the tree in a worker thread with `os.scandir`.
 
-    ripgrep lists a whole tree faster, but passes over links, reads directories that the pattern
-    rules out, opens them by name, and first has to be started.
+    ripgrep would list a whole tree faster, but it skips links, reads directories that the pattern
+    excludes, opens them by name, and has to be started first.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class GlobTool(BuiltInTool):
         self._clock = clock
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Makes `path` the directory that is really searched, which is what rules judge."""
+        """Set `path` to the directory that is searched: the rules decide about this path."""
         root = self._workspace.require()
         start = self._workspace.resolve(
             str(arguments.get("path", context.scope.cwd or root)), context.scope.cwd
@@ -113,7 +113,7 @@ class GlobTool(BuiltInTool):
         return CheckResult({**arguments, "pattern": pattern, "path": str(directory)})
 
     def _normalize_search(self, start: Path, pattern: str) -> tuple[Path, str]:
-        """The same search from a directory that the pattern does not leave any more."""
+        """Return an equal search whose pattern does not leave the directory."""
         refuse_unusable_pattern(pattern)
         prefix, rest = split_fixed_prefix(pattern)
         if not prefix:
@@ -125,12 +125,12 @@ class GlobTool(BuiltInTool):
         return directory, f"./{rest}"
 
     async def run(self, arguments: JsonObject, context: CallContext) -> ToolResult:
-        began = self._clock()
+        started_at = self._clock()
         stop = threading.Event()
         path = Path(str(arguments["path"]))
         try:
             with anyio.fail_after(self._seconds + _GRACE_SECONDS):
-                place, found = await to_thread.run_sync(
+                root, found = await to_thread.run_sync(
                     partial(self._search, path, str(arguments["pattern"]), context, stop),
                     abandon_on_cancel=True,
                 )
@@ -142,25 +142,25 @@ class GlobTool(BuiltInTool):
             )
         finally:
             stop.set()
-        return self._build_result(place, found, round((self._clock() - began) * 1000))
+        return self._build_result(root, found, round((self._clock() - started_at) * 1000))
 
     def _search(
         self, path: Path, pattern: str, context: CallContext, stop: threading.Event
     ) -> tuple[SearchRoot, WalkResult]:
-        place = resolve_search_root(path, context)
-        if place.is_file:
+        root = resolve_search_root(path, context)
+        if root.is_file:
             raise FileError(f"{path} is a file, and Glob searches directories. Use Read or Grep.")
         deadline = self._clock() + self._seconds
         walk = DirectoryWalk(
             parse_glob(pattern),
-            SearchFilter(place, context.is_hidden),
+            SearchFilter(root, context.is_hidden),
             MAX_FILES,
             lambda: stop.is_set() or self._clock() >= deadline,
             include_hidden=self._includes_hidden,
-            gitignore=load_ignore_files(place.real) if self._respects_ignore else None,
+            gitignore=load_ignore_files(root.real) if self._respects_ignore else None,
         )
-        with open_search_root(place) as descriptor:
-            return place, walk.run(descriptor)
+        with open_search_root(root) as descriptor:
+            return root, walk.run(descriptor)
 
     def _build_result(self, root: SearchRoot, found: WalkResult, milliseconds: int) -> ToolResult:
         if not found.complete and not found.total:

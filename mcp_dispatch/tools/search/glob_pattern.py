@@ -1,7 +1,7 @@
-"""Glob patterns, matched one directory at a time so that only what can match is looked into.
+"""Glob patterns, matched level by level so that a walk enters only directories that can match.
 
-A pattern is a list of segments for each of its `{…}` alternatives. Where a walk stands in it is a
-set of positions, so `**/**/**` costs no more than `**`.
+A pattern has a list of segments for each of its `{…}` alternatives. The state of a walk is a set of
+positions in these lists, so `**/**/**` costs no more than `**`.
 """
 
 import fnmatch
@@ -9,17 +9,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mcp_dispatch.model.errors import Refused
-from mcp_dispatch.model.outcome import RefusedBy
+from mcp_dispatch.tools.base import build_refusal
 from mcp_dispatch.tools.search.root import REPOSITORY_FOLDERS
 
 MAX_PATTERN_CHARS = 4096
 MAX_ALTERNATIVES = 256
 MAX_EXPANDED_CHARS = 65536
-"""Of all alternatives together."""
+"""The maximum for all alternatives together."""
 
 Positions = frozenset[tuple[int, int]]
-"""Alternatives and their segments which the next name may match."""
+"""Pairs of alternative and segment index that the next name may match."""
 
 _WILDCARD = re.compile(r"[*?\[{\\]")
 _TOKEN = re.compile(r"\\.|\[[!^]?\]?[^\]/]*\]|.", re.DOTALL)
@@ -28,14 +27,14 @@ _WILDCARD_CHARS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One name of a path. Without `wild` it is that name; `any_depth` is `**`."""
+    """Matches one name of a path: literally, by `regex`, or any name (`any_depth`, for `**`)."""
 
     text: str
     regex: re.Pattern[str] | None = None
     any_depth: bool = False
 
     def matches(self, name: str) -> bool:
-        # A name spelled out matches too: `app/[id]` finds the directory that is called `[id]`.
+        # A literal match counts, too: `app/[id]` finds a directory with the name `[id]`.
         return (
             self.any_depth
             or name == self.text
@@ -44,28 +43,34 @@ class Segment:
 
 
 class PatternLevel:
-    """What a pattern asks of the names in one directory."""
+    """Matches the names in one directory of the walk."""
 
     def __init__(self, pattern: "GlobPattern", positions: Positions) -> None:
         self._pattern = pattern
-        steps = [(at, pattern.alternatives[at[0]][at[1]]) for at in sorted(positions)]
-        self._file_segments = [segment for at, segment in steps if pattern.is_last(at)]
+        steps = [(each, pattern.alternatives[each[0]][each[1]]) for each in sorted(positions)]
+        self._file_segments = [segment for each, segment in steps if pattern.is_last(each)]
         self._directory_steps = [
-            (at, segment) for at, segment in steps if segment.any_depth or not pattern.is_last(at)
+            (each, segment)
+            for each, segment in steps
+            if segment.any_depth or not pattern.is_last(each)
         ]
 
     def matches(self, name: str) -> bool:
-        """Whether a file of that name is meant."""
+        """Return whether a file with that name matches the pattern."""
         return any(segment.matches(name) for segment in self._file_segments)
 
     def enter_directory(self, name: str) -> Positions:
-        """Where the pattern stands in the directory of that name; nowhere if nothing can match."""
-        internal = name in REPOSITORY_FOLDERS
+        """Return the positions inside the directory `name`; none if nothing there can match.
+
+        Wildcards do not match the folders of version control.
+        """
+        is_repository_folder = name in REPOSITORY_FOLDERS
         return frozenset(
-            position
-            for at, segment in self._directory_steps
-            if not (internal and (segment.any_depth or segment.regex)) and segment.matches(name)
-            for position in self._pattern.next_positions(at)
+            following
+            for position, segment in self._directory_steps
+            if not (is_repository_folder and (segment.any_depth or segment.regex))
+            and segment.matches(name)
+            for following in self._pattern.next_positions(position)
         )
 
 
@@ -85,11 +90,11 @@ class GlobPattern:
 
     def next_positions(self, position: tuple[int, int]) -> Iterator[tuple[int, int]]:
         alternative, index = position
-        stays = self.alternatives[alternative][index].any_depth
-        return self._expand_position(alternative, index if stays else index + 1)
+        is_repeatable = self.alternatives[alternative][index].any_depth
+        return self._expand_position(alternative, index if is_repeatable else index + 1)
 
     def _expand_position(self, alternative: int, index: int) -> Iterator[tuple[int, int]]:
-        """`**` stands for no directory as well."""
+        """Yield the position, and those after each `**`, which matches zero directories, too."""
         segments = self.alternatives[alternative]
         yield alternative, index
         while segments[index].any_depth and index + 1 < len(segments):
@@ -98,7 +103,7 @@ class GlobPattern:
 
 
 def parse_glob(text: str) -> GlobPattern:
-    """Raises `Refused` for a pattern that would leave the directory it is searched in."""
+    """Raise `Refused` for a pattern that leads out of the directory that is searched."""
     refuse_unusable_pattern(text)
     at_any_depth = "/" not in text
     return GlobPattern(
@@ -107,7 +112,7 @@ def parse_glob(text: str) -> GlobPattern:
 
 
 def split_fixed_prefix(text: str) -> tuple[str, str]:
-    """The directories a pattern spells out before its first wildcard, and the rest."""
+    """Split a pattern into the literal directories before its first wildcard and the rest."""
     magic = _WILDCARD.search(text)
     cut = text.rfind("/", 0, magic.start() if magic else len(text)) + 1
     return text[:cut], text[cut:]
@@ -125,23 +130,23 @@ def build_segments(parts: Sequence[str]) -> tuple[Segment, ...]:
 
 def refuse_unusable_pattern(text: str) -> None:
     if not text:
-        raise _build_refusal("the pattern is empty; write **/* for every file")
+        raise build_refusal("the pattern is empty; write **/* for every file")
     if "\0" in text:
-        raise _build_refusal(f"{text!r}: a pattern cannot contain a NUL character")
+        raise build_refusal(f"{text!r}: a pattern cannot contain a NUL character")
     if len(text) > MAX_PATTERN_CHARS:
-        raise _build_refusal(
+        raise build_refusal(
             f"the pattern has {len(text):,} characters; at most {MAX_PATTERN_CHARS:,} are taken"
         )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _build_refusal(f"{text!r}: a pattern cannot contain half a surrogate pair") from error
+        raise build_refusal(f"{text!r}: a pattern cannot contain half a surrogate pair") from error
 
 
 def _parse_segments(text: str, pattern: str, at_any_depth: bool) -> tuple[Segment, ...]:
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if text.startswith("/") or any(_unescape(part) == ".." for part in parts):
-        raise _build_refusal(
+        raise build_refusal(
             f"{pattern!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
             " the directory; give that directory as path instead"
         )
@@ -153,7 +158,7 @@ def _parse_segments(text: str, pattern: str, at_any_depth: bool) -> tuple[Segmen
 def _parse_segment(text: str) -> Segment:
     if not any(token[0] in _WILDCARD_CHARS for token in _TOKEN.findall(text)):
         return Segment(_unescape(text))
-    # fnmatch translates every `*` to a group that gives nothing back: matching stays linear.
+    # fnmatch translates `*` to an atomic group, which does not backtrack: matching stays linear.
     translated = fnmatch.translate("".join(map(_translate_token, _TOKEN.findall(text))))
     return Segment(text, re.compile(translated))
 
@@ -171,31 +176,31 @@ def _translate_token(token: str) -> str:
 
 
 def _expand_braces(text: str) -> list[str]:
-    """Every reading of the `{a,b}` in a pattern; braces without a partner are plain characters."""
+    """Return the pattern for each combination of `{a,b}`; unbalanced braces are literal."""
     tokens: list[str] = _TOKEN.findall(text)
     if not _has_balanced_braces(tokens):
         return [text]
-    # Each open brace has its finished alternatives and the readings of the one being read.
+    # For each open brace: its finished alternatives, and the expansions of the current one.
     stack: list[tuple[list[str], list[str]]] = [([], [""])]
     for token in tokens:
-        done, readings = stack[-1]
+        done, expansions = stack[-1]
         if token == "{":
             stack.append(([], [""]))
         elif token == "}":
             stack.pop()
             outer_done, outer = stack[-1]
-            stack[-1] = (outer_done, _combine_alternatives(text, outer, [*done, *readings]))
+            stack[-1] = (outer_done, _combine_alternatives(text, outer, [*done, *expansions]))
         elif token == "," and len(stack) > 1:
-            stack[-1] = ([*done, *readings], [""])
+            stack[-1] = ([*done, *expansions], [""])
         else:
-            stack[-1] = (done, [reading + token for reading in readings])
+            stack[-1] = (done, [expansion + token for expansion in expansions])
     return stack[0][1]
 
 
 def _combine_alternatives(text: str, starts: list[str], ends: list[str]) -> list[str]:
     count = len(starts) * len(ends)
     if count > MAX_ALTERNATIVES or count * len(text) > MAX_EXPANDED_CHARS:
-        raise _build_refusal(f"{text!r} has too many alternatives; search in several calls")
+        raise build_refusal(f"{text!r} has too many alternatives; search in several calls")
     return [start + end for start in starts for end in ends]
 
 
@@ -206,7 +211,3 @@ def _has_balanced_braces(tokens: Sequence[str]) -> bool:
         if depth < 0:
             return False
     return depth == 0
-
-
-def _build_refusal(message: str) -> Refused:
-    return Refused(RefusedBy.SEMANTIC, message)

@@ -1,9 +1,9 @@
-"""Grep: the contents of files, searched by ripgrep."""
+"""Grep: searches the contents of files with ripgrep."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from anyio import fail_after, to_thread
@@ -24,26 +24,18 @@ from mcp_dispatch.processes.child import ProcessStartError
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.locks import touch_stored_file
 from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
-from mcp_dispatch.tools.search import grep_result
-from mcp_dispatch.tools.search.grep_result import GrepAnswer, GrepView
+from mcp_dispatch.tools.search.grep_result import GrepView, build_answer, create_reader
 from mcp_dispatch.tools.search.ripgrep import RipgrepExit, find_ripgrep, run_ripgrep
-from mcp_dispatch.tools.search.ripgrep_json import (
-    CountReader,
-    FileReader,
-    LineReader,
-    RipgrepReader,
-)
+from mcp_dispatch.tools.search.ripgrep_json import RipgrepReader
 from mcp_dispatch.tools.search.ripgrep_request import (
     DEFAULT_HEAD_LIMIT,
     MAX_CONTEXT_LINES,
-    GrepOutputMode,
     build_options,
     parse_request,
 )
 from mcp_dispatch.tools.search.root import (
     SearchFilter,
     SearchRoot,
-    format_relative_path,
     open_search_root,
     resolve_search_root,
 )
@@ -52,7 +44,7 @@ SEARCH_SECONDS = 20.0
 RESULT_LIMIT = 20_000
 _GRACE_SECONDS = 5.0
 _MAX_LISTED_PROBLEMS = 3
-# ripgrep asks git's own settings which files the user never wants to see.
+# ripgrep reads the user's git configuration to find the global ignore file.
 _PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME")
 
 
@@ -129,7 +121,7 @@ _DECLARATION = ToolDeclaration(
 
 
 class GrepTool(BuiltInTool):
-    """`ripgrep` is the program to use, found beside us if left out."""
+    """`ripgrep` is the path of the executable; by default it is searched for on first use."""
 
     def __init__(
         self,
@@ -153,10 +145,10 @@ class GrepTool(BuiltInTool):
         return self._configured_ripgrep or find_ripgrep(self._search_path)
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Looks at no file: whether there is one is told only to who may read it."""
+        """Open no file: whether it exists is disclosed only after the call is permitted."""
         parse_request(arguments)
-        named = arguments.get("path") or context.scope.cwd or self._workspace.require()
-        path = self._workspace.resolve(str(named), context.scope.cwd)
+        given = arguments.get("path") or context.scope.cwd or self._workspace.require()
+        path = self._workspace.resolve(str(given), context.scope.cwd)
         if not context.scope.is_delivered(str(to_real_path(path))):
             self._workspace.require()
         return CheckResult({**arguments, "path": str(path)})
@@ -167,10 +159,10 @@ class GrepTool(BuiltInTool):
             touch_stored_file(path)
         try:
             with fail_after(_GRACE_SECONDS):
-                place = await to_thread.run_sync(
+                root = await to_thread.run_sync(
                     resolve_search_root, path, context, abandon_on_cancel=True
                 )
-            return await self._search(arguments, place, context)
+            return await self._search(arguments, root, context)
         except (FileError, ProcessStartError) as problem:
             return build_error_result(str(problem))
         except TimeoutError:
@@ -183,14 +175,14 @@ class GrepTool(BuiltInTool):
     ) -> ToolResult:
         request = parse_request(arguments)
         directory = context.scope.cwd or self._workspace.root
-        # Rules were asked about the one file that is searched; our own directory hides the others.
-        kept = root.is_file and context.scope.is_delivered(str(root.real))
-        hides = hide_nothing if kept else context.is_hidden
-        sight, view = SearchFilter(root, hides), GrepView(request, root, directory)
-        reader, answer = _select_reader(view, sight)
-        with ExitStack() as held:
-            descriptor = await to_thread.run_sync(held.enter_context, open_search_root(root))
-            ending = await run_ripgrep(
+        # The rules permitted this stored result; they hide the directory in which it lies.
+        is_stored_result = root.is_file and context.scope.is_delivered(str(root.real))
+        is_hidden = hide_nothing if is_stored_result else context.is_hidden
+        search_filter = SearchFilter(root, is_hidden)
+        reader = create_reader(request, search_filter)
+        with ExitStack() as resources:
+            descriptor = await to_thread.run_sync(resources.enter_context, open_search_root(root))
+            ripgrep_exit = await run_ripgrep(
                 self._children,
                 [self._ripgrep, *build_options(request, root, directory)],
                 _resolve_directory(descriptor, root),
@@ -198,78 +190,55 @@ class GrepTool(BuiltInTool):
                 reader,
                 self._seconds,
             )
+        view = GrepView(request, root, directory)
         return await to_thread.run_sync(
-            partial(self._build_result, reader, answer, ending, view, sight)
+            self._build_result, reader, ripgrep_exit, view, search_filter
         )
 
     def _build_result(
         self,
         reader: RipgrepReader,
-        build_answer: Callable[[], GrepAnswer],
         ripgrep_exit: RipgrepExit,
         view: GrepView,
         search_filter: SearchFilter,
     ) -> ToolResult:
-        said = self._describe_problems(ripgrep_exit, view, search_filter)
-        if said and not reader.has_results:
-            return build_error_result("\n".join(said))
-        found = build_answer()
-        overflow = _describe_overflow(reader)
-        notes = [*found.notes, *overflow, *(f"({one})" for one in said)]
-        response = (
-            {**found.response, "timedOut": True} if ripgrep_exit.timed_out else found.response
-        )
-        text = "\n\n".join([found.text, *(["\n".join(notes)] if notes else [])])
+        problems = self._describe_problems(ripgrep_exit, view, search_filter)
+        if problems and not reader.has_results:
+            return build_error_result("\n".join(problems))
+        answer = build_answer(view, reader)
+        notes = [*answer.notes, *(f"({problem})" for problem in problems)]
+        response = answer.response
+        if ripgrep_exit.timed_out:
+            response = {**response, "timedOut": True}
+        text = "\n\n".join([answer.text, *(["\n".join(notes)] if notes else [])])
         return build_text_result(text, response=response)
 
     def _describe_problems(
         self, ripgrep_exit: RipgrepExit, view: GrepView, search_filter: SearchFilter
     ) -> list[str]:
-        """What kept the search from being complete, each in one sentence."""
-        said: list[str] = []
+        """Return one sentence for each reason why the search is incomplete."""
+        sentences: list[str] = []
         if ripgrep_exit.failure:
-            said.append(f"ripgrep failed: {ripgrep_exit.failure}")
+            sentences.append(f"ripgrep failed: {ripgrep_exit.failure}")
         if ripgrep_exit.timed_out:
-            said.append(
+            sentences.append(
                 f"The search was stopped after {self._seconds:g} seconds and is not complete."
                 " Give a narrower path, glob or type."
             )
         problems = ripgrep_exit.list_problems(search_filter)
         if problems:
-            some = ", ".join(
-                f"{format_relative_path(view.directory, view.root.to_given_path(one.relative))}: {one.reason}"
-                for one in problems[:_MAX_LISTED_PROBLEMS]
+            listed = ", ".join(
+                f"{view.format_name(problem.relative)}: {problem.reason}"
+                for problem in problems[:_MAX_LISTED_PROBLEMS]
             )
             rest = len(problems) - _MAX_LISTED_PROBLEMS
-            said.append(
-                f"Could not be searched: {some}" + (f", and {rest} more" if rest > 0 else "")
+            sentences.append(
+                f"Could not be searched: {listed}" + (f", and {rest} more" if rest > 0 else "")
             )
-        return said
-
-
-def _select_reader(
-    view: GrepView, search_filter: SearchFilter
-) -> tuple[RipgrepReader, Callable[[], GrepAnswer]]:
-    """What reads ripgrep's output in that mode, and what tells of it afterwards."""
-    match view.request.mode:
-        case GrepOutputMode.FILES:
-            names = FileReader(search_filter)
-            return names, lambda: grep_result.render_files(view, names)
-        case GrepOutputMode.COUNT:
-            counts = CountReader(search_filter)
-            return counts, lambda: grep_result.render_counts(view, counts)
-        case GrepOutputMode.CONTENT:
-            lines = LineReader(search_filter, view.request)
-            return lines, lambda: grep_result.render_content(view, lines)
-
-
-def _describe_overflow(reader: RipgrepReader) -> list[str]:
-    if not reader.is_full or isinstance(reader, LineReader):
-        return []
-    return ["(The search was ended here: too many files match. Narrow it.)"]
+        return sentences
 
 
 def _resolve_directory(descriptor: int, root: SearchRoot) -> Path:
-    """The open directory itself where the system can name it: nobody can swap that."""
-    ours = Path(f"/proc/self/fd/{descriptor}")
-    return ours if ours.is_dir() else root.directory
+    """Return the path of the open directory in /proc if there is one: it cannot be swapped."""
+    open_directory = Path(f"/proc/self/fd/{descriptor}")
+    return open_directory if open_directory.is_dir() else root.directory

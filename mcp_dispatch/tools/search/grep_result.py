@@ -1,7 +1,7 @@
-"""What a search found, as the model reads it and as hooks see it."""
+"""The results of a Grep call, as text for the model and as the response for hooks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_dispatch.model.json import JsonObject
@@ -11,16 +11,17 @@ from mcp_dispatch.tools.search.ripgrep_json import (
     FileReader,
     GrepLine,
     LineReader,
+    RipgrepReader,
 )
-from mcp_dispatch.tools.search.ripgrep_request import GrepRequest
-from mcp_dispatch.tools.search.root import SearchRoot, format_relative_path
+from mcp_dispatch.tools.search.ripgrep_request import GrepOutputMode, GrepRequest
+from mcp_dispatch.tools.search.root import SearchFilter, SearchRoot, format_relative_path
 
 OFFSET_PAST_END = "No entries at this offset"
 
 
 @dataclass(frozen=True, slots=True)
 class GrepAnswer:
-    """`text` with what to say after it, and the structured form of both."""
+    """`text` and the `notes` after it, and the structured response."""
 
     text: str
     notes: tuple[str, ...]
@@ -29,7 +30,7 @@ class GrepAnswer:
 
 @dataclass(frozen=True, slots=True)
 class GrepView:
-    """Who looks at what: names are shown as seen from `directory`."""
+    """What the results depend on. Paths are shown relative to `directory`."""
 
     request: GrepRequest
     root: SearchRoot
@@ -39,7 +40,7 @@ class GrepView:
         return format_relative_path(self.directory, self.root.to_given_path(relative))
 
     def select_page(self, names: Sequence[str]) -> slice:
-        """From the offset on, as many as were asked for and as one answer may hold."""
+        """Return the part from the offset on that fits the requested limit and one result."""
         start, limit = self.request.offset, self.request.limit
         stop, characters = min(start, len(names)), 0
         while stop < len(names) and (limit is None or stop - start < limit):
@@ -50,7 +51,7 @@ class GrepView:
         return slice(start, stop)
 
     def build_paging(self, *, has_more: bool) -> JsonObject:
-        """Only what had an effect."""
+        """Return the limit and the offset, if they had an effect."""
         applied: JsonObject = {}
         if has_more and self.request.limit is not None:
             applied["appliedLimit"] = self.request.limit
@@ -59,7 +60,32 @@ class GrepView:
         return applied
 
 
-def render_files(view: GrepView, reader: FileReader) -> GrepAnswer:
+def create_reader(request: GrepRequest, search_filter: SearchFilter) -> RipgrepReader:
+    match request.mode:
+        case GrepOutputMode.FILES:
+            return FileReader(search_filter)
+        case GrepOutputMode.COUNT:
+            return CountReader(search_filter)
+        case GrepOutputMode.CONTENT:
+            return LineReader(search_filter, request)
+
+
+def build_answer(view: GrepView, reader: RipgrepReader) -> GrepAnswer:
+    """Return what a reader of `create_reader` has collected."""
+    if isinstance(reader, LineReader):
+        return _render_content(view, reader)
+    if isinstance(reader, CountReader):
+        answer = _render_counts(view, reader)
+    else:
+        assert isinstance(reader, FileReader)
+        answer = _render_files(view, reader)
+    if not reader.is_full:
+        return answer
+    overflow = "(The search was ended here: too many files match. Narrow it.)"
+    return replace(answer, notes=(*answer.notes, overflow))
+
+
+def _render_files(view: GrepView, reader: FileReader) -> GrepAnswer:
     hits = [hit.relative for hit in sorted(reader.hits)]
     page, total = view.select_page(hits), len(hits)
     names = [view.format_name(relative) for relative in hits[page]]
@@ -80,10 +106,10 @@ def render_files(view: GrepView, reader: FileReader) -> GrepAnswer:
     )
 
 
-def render_counts(view: GrepView, reader: CountReader) -> GrepAnswer:
-    every = sorted(reader.counts)
-    page, total = view.select_page([file.relative for file in every]), len(every)
-    shown = every[page]
+def _render_counts(view: GrepView, reader: CountReader) -> GrepAnswer:
+    files = sorted(reader.counts)
+    page, total = view.select_page([file.relative for file in files]), len(files)
+    shown = files[page]
     names = [view.format_name(file.relative) for file in shown]
     content = "\n".join(f"{name}:{file.matches}" for name, file in zip(names, shown, strict=True))
     response: JsonObject = {
@@ -106,7 +132,7 @@ def render_counts(view: GrepView, reader: CountReader) -> GrepAnswer:
     )
 
 
-def render_content(view: GrepView, reader: LineReader) -> GrepAnswer:
+def _render_content(view: GrepView, reader: LineReader) -> GrepAnswer:
     names = list(dict.fromkeys(view.format_name(line.relative) for line in reader.lines))
     text = "\n".join(_render_lines(view, reader.lines))
     response: JsonObject = {
@@ -137,7 +163,7 @@ def _render_lines(view: GrepView, lines: list[GrepLine]) -> Iterator[str]:
         if view.request.has_context and previous is not None and not _is_next_line(previous, line):
             yield "--"
         mark = ":" if line.is_match else "-"
-        # A file that was named needs no name before each of its lines.
+        # If the call names a single file, its lines need no file name.
         name = "" if view.root.is_file else f"{view.format_name(line.relative)}{mark}"
         number = f"{line.number}{mark}" if view.request.line_numbers and line.number else ""
         yield f"{name}{number}{line.text}"

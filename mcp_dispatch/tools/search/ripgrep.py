@@ -1,5 +1,6 @@
-"""One run of ripgrep: its output read as it comes, and its end, whoever brings it about."""
+"""Finding the ripgrep executable, and running it with a reader for its output."""
 
+import errno
 import os
 import re
 import shutil
@@ -21,7 +22,6 @@ from mcp_dispatch.tools.search.root import SearchFilter
 
 _MAX_STDERR_BYTES = 65536
 _PROBLEM = re.compile(r"rg: \./(?P<path>.*): (?P<reason>[^:]+) \(os error (?P<number>\d+)\)")
-_ENOENT = 2
 _NO_MATCH, _FAILED = 1, 2
 
 
@@ -33,7 +33,7 @@ class SearchProblem:
 
 @dataclass(frozen=True, slots=True)
 class RipgrepExit:
-    """`code` is None when we ended ripgrep: late, or because nothing more was wanted."""
+    """`code` is None if we terminated ripgrep: on timeout, or because the reader was full."""
 
     code: int | None
     timed_out: bool
@@ -41,7 +41,7 @@ class RipgrepExit:
 
     @property
     def failure(self) -> str:
-        """Why nothing was searched at all, in ripgrep's words; empty where it was."""
+        """The error message of ripgrep if it searched nothing, else ""."""
         if self.code == _FAILED and not self.stderr.startswith("rg: ./"):
             return self.stderr.removeprefix("rg: ").strip() or "it gives no reason"
         if self.code is not None and self.code < 0:
@@ -49,16 +49,16 @@ class RipgrepExit:
         return ""
 
     def list_problems(self, search_filter: SearchFilter) -> list[SearchProblem]:
-        """The files that could not be searched, without those that a rule hides or that are gone."""
+        """Return the files that could not be read, except hidden and deleted ones."""
         if self.code in (0, _NO_MATCH):
             return []
-        found = (_PROBLEM.fullmatch(line) for line in self.stderr.splitlines())
+        matches = (_PROBLEM.fullmatch(line) for line in self.stderr.splitlines())
         return [
-            SearchProblem(one["path"], one["reason"])
-            for one in found
-            if one is not None
-            and int(one["number"]) != _ENOENT
-            and search_filter.is_visible(one["path"])
+            SearchProblem(match["path"], match["reason"])
+            for match in matches
+            if match is not None
+            and int(match["number"]) != errno.ENOENT
+            and search_filter.is_visible(match["path"])
         ]
 
 
@@ -70,26 +70,26 @@ async def run_ripgrep(
     reader: RipgrepReader,
     seconds: float,
 ) -> RipgrepExit:
-    """Raises `CannotStart`. Cancelled, it kills ripgrep."""
+    """Raise `ProcessStartError` if ripgrep cannot be started. Cancellation kills it."""
     child = await children.spawn(argv, cwd=cwd, env=env, stdout=PIPE, stderr=PIPE)
-    complaints = bytearray()
-    ended = False
+    error_output = bytearray()
+    has_ended = False
     try:
         with anyio.move_on_after(seconds) as limit:
-            await _read_output(child, reader, complaints)
+            await _read_output(child, reader, error_output)
             if not reader.is_full:
                 await child.wait()
-                ended = True
+                has_ended = True
     finally:
-        await _close_child(child, ended)
-    text = complaints.decode("utf-8", "surrogateescape")
-    return RipgrepExit(child.returncode if ended else None, limit.cancelled_caught, text)
+        await _close_child(child, has_ended)
+    text = error_output.decode("utf-8", "surrogateescape")
+    return RipgrepExit(child.returncode if has_ended else None, limit.cancelled_caught, text)
 
 
 async def _read_output(child: ChildProcess, reader: RipgrepReader, error_output: bytearray) -> None:
     stdout, stderr = child.stdout, child.stderr
-    assert stdout is not None, "it was started with a pipe"
-    assert stderr is not None, "it was started with a pipe"
+    assert stdout is not None, "the child has pipes"
+    assert stderr is not None, "the child has pipes"
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_drain_stderr, stderr, error_output)
         try:
@@ -115,7 +115,7 @@ async def _close_child(child: ChildProcess, has_ended: bool) -> None:
     if not has_ended:
         await child.aclose(grace=0)
         return
-    # It starts nobody, so there is nothing of it to look for once it has ended.
+    # ripgrep starts no processes, so only its pipes are left to close.
     with anyio.CancelScope(shield=True):
         for stream in (child.stdout, child.stderr):
             if stream is not None:
@@ -129,7 +129,7 @@ _EXECUTABLE = "rg"
 def find_ripgrep(
     search_path: str, *, executable: str = sys.executable, distribution: str = RIPGREP_DISTRIBUTION
 ) -> str:
-    """`search_path` is the last resort. Raises `CannotUse` where there is no ripgrep."""
+    """Return the path of ripgrep; `search_path` comes last. Raise `FileError` if there is none."""
     for candidate in _find_candidates(search_path, executable, distribution):
         if candidate is not None:
             return candidate
@@ -142,13 +142,13 @@ def find_ripgrep(
 def _find_candidates(search_path: str, executable: str, distribution: str) -> Iterator[str | None]:
     yield shutil.which(_EXECUTABLE, path=str(Path(executable).parent))
     yield from _find_in_distribution(distribution)
-    # Never one that depends on where we stand: a workspace must not bring its own.
-    fixed = [entry for entry in search_path.split(os.pathsep) if Path(entry).is_absolute()]
-    yield shutil.which(_EXECUTABLE, path=os.pathsep.join(fixed)) if fixed else None
+    # No relative entries: a workspace must not be able to supply the executable.
+    absolute = [entry for entry in search_path.split(os.pathsep) if Path(entry).is_absolute()]
+    yield shutil.which(_EXECUTABLE, path=os.pathsep.join(absolute)) if absolute else None
 
 
 def _find_in_distribution(name: str) -> Iterator[str | None]:
-    # Imported here: it costs more than all the rest of finding.
+    # Imported here: the import takes longer than the rest of the search.
     from importlib.metadata import PackageNotFoundError, files
 
     try:
@@ -157,5 +157,5 @@ def _find_in_distribution(name: str) -> Iterator[str | None]:
         return
     for file in listed:
         if Path(file.name).stem == _EXECUTABLE:
-            place = Path(str(file.locate())).resolve()
-            yield shutil.which(_EXECUTABLE, path=str(place.parent))
+            located = Path(str(file.locate())).resolve()
+            yield shutil.which(_EXECUTABLE, path=str(located.parent))

@@ -1,4 +1,4 @@
-"""The matching lines that ripgrep prints as JSON, a page of them, each cut to a bearable width."""
+"""Readers of the output of ripgrep: file names, counts, and lines as JSON."""
 
 import base64
 import os
@@ -13,13 +13,13 @@ from mcp_dispatch.tools.search.ripgrep_request import GrepRequest
 from mcp_dispatch.tools.search.root import SearchFilter
 
 MAX_FILES = 200_000
-"""Files that are kept to be sorted; a search that finds more is ended."""
+"""Files that are collected for sorting; a search that finds more is stopped."""
 
 _COUNT_RECORD = re.compile(rb"([^\0]*)\0(\d+)\n")
 
 
 class RipgrepReader(Protocol):
-    """`full` once nothing more is wanted of ripgrep; `found` tells if there is anything to show."""
+    """Parses the output of ripgrep chunk by chunk, until it `is_full`."""
 
     @property
     def is_full(self) -> bool: ...
@@ -29,7 +29,7 @@ class RipgrepReader(Protocol):
 
 
 class FileHit(NamedTuple):
-    """Sorts as it is listed: the newest first."""
+    """A file with a match; sorts the newest file first. `age` is the negative mtime in ns."""
 
     age: int
     relative: str
@@ -41,7 +41,7 @@ class FileCount(NamedTuple):
 
 
 class FileReader:
-    """For `--files-with-matches --null`: names, each ended by a NUL."""
+    """Reads the output of `--files-with-matches --null`: names, each ended by a NUL."""
 
     def __init__(self, search_filter: SearchFilter, max_files: int = MAX_FILES) -> None:
         self._search_filter = search_filter
@@ -67,7 +67,10 @@ class FileReader:
 
 
 class CountReader:
-    """For `--count --null`: a name, a NUL, a number, a line feed. A name may hold line feeds."""
+    """Reads the output of `--count --null`: name, NUL, number, line feed.
+
+    A name may contain line feeds.
+    """
 
     def __init__(self, search_filter: SearchFilter, max_files: int = MAX_FILES) -> None:
         self._search_filter = search_filter
@@ -106,7 +109,7 @@ def decode_relative_name(name: bytes) -> str:
 
 MAX_LINE_CHARS = 500
 MAX_PAGE_CHARS = 2_000_000
-"""Of one answer; over it the rest is on the next page."""
+"""The maximum for one result; the rest is on the next page."""
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 _CHARS_BEFORE_MATCH = 100
 _LARGE_RECORD_HEAD = re.compile(
@@ -116,7 +119,7 @@ _LARGE_RECORD_HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GrepLine:
-    """`number` is None for a line too long to be read to its end."""
+    """`number` is None for a line that is too long to be parsed."""
 
     relative: str
     number: int | None
@@ -125,7 +128,7 @@ class GrepLine:
 
 
 class _RipgrepText(msgspec.Struct):
-    """Text, or base64 where it is not valid UTF-8."""
+    """Text, or base64 if it is not valid UTF-8."""
 
     text: str | None = None
     bytes: str | None = None
@@ -155,7 +158,10 @@ class _Record(msgspec.Struct):
 
 
 class LineReader:
-    """Takes the lines of one page and then wants no more. `total` is how many there were so far."""
+    """Reads the output of `--json` and collects the lines of one page.
+
+    `total` counts all lines so far, including those before the page.
+    """
 
     def __init__(
         self,
@@ -188,11 +194,11 @@ class LineReader:
         return self.total > 0
 
     def feed(self, chunk: bytes) -> None:
-        *ended, begun = chunk.split(b"\n")
-        for piece in ended:
+        *complete, incomplete = chunk.split(b"\n")
+        for piece in complete:
             self._append_piece(piece)
             self._finish_record()
-        self._append_piece(begun)
+        self._append_piece(incomplete)
 
     def _append_piece(self, piece: bytes) -> None:
         space = self._max_record_bytes - len(self._buffer)
@@ -207,10 +213,10 @@ class LineReader:
         if too_large:
             self._add_large_line(record)
             return
-        found = self._decoder.decode(record)
-        if found.type in ("match", "context"):
-            self._add_record(found.data, is_match=found.type == "match")
-        elif found.type == "end" and found.data.binary_offset is not None:
+        decoded = self._decoder.decode(record)
+        if decoded.type in ("match", "context"):
+            self._add_record(decoded.data, is_match=decoded.type == "match")
+        elif decoded.type == "end" and decoded.data.binary_offset is not None:
             self.is_binary = True
 
     def _add_record(self, data: _RecordData, *, is_match: bool) -> None:
@@ -222,7 +228,7 @@ class LineReader:
             self._add_line(GrepLine(relative, number, text, is_match))
 
     def _add_large_line(self, record: bytes) -> None:
-        """The number of such a line comes after it, where we do not read."""
+        """Add a placeholder; the line number follows the line, in the part that is not read."""
         head = _LARGE_RECORD_HEAD.match(record)
         if head is None:
             return
@@ -246,7 +252,7 @@ class LineReader:
         self.lines.append(line)
 
     def _is_visible(self, relative: str) -> bool:
-        """Asked once per file: its records come together."""
+        """Check the file once: all its records are consecutive."""
         if self._current_file is None or self._current_file[0] != relative:
             self._current_file = (relative, self._search_filter.stat_file(relative) is not None)
         return self._current_file[1]
@@ -257,7 +263,7 @@ def _decode_raw(text: _RipgrepText | None) -> bytes:
 
 
 def _iter_lines(data: _RecordData) -> Iterator[tuple[int | None, str]]:
-    """One, or all that a match over several lines touches."""
+    """Yield number and text of each line of the record."""
     raw = _decode_raw(data.lines)
     first = data.submatches[0].start if data.submatches else 0
     start = 0
@@ -280,7 +286,7 @@ def _compute_line_number(data: _RecordData, index: int) -> int | None:
 
 
 def _truncate_line(line: bytes, match_start: int) -> str:
-    """At most `WIDTH` characters, with the match, which begins at that byte, among them."""
+    """Return at most `MAX_LINE_CHARS` characters around the match, which begins at that byte."""
     text = line.removesuffix(b"\r").decode("utf-8", "replace")
     if len(text) <= MAX_LINE_CHARS:
         return text

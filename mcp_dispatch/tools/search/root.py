@@ -1,4 +1,4 @@
-"""Where a search begins: the directory or file that was judged, entered without following a link."""
+"""The root of a search, opened without following links, and the filter for what is visible."""
 
 import json
 import os
@@ -16,19 +16,19 @@ from mcp_dispatch.model.tools import CallContext
 from mcp_dispatch.tools.files.target import FileTarget, refuse_changed_path
 
 REPOSITORY_FOLDERS = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", ".sl"})
-"""What version control keeps for itself: searched only where a call names it."""
+"""Folders of version control, searched only if a call names them."""
 
 KERNEL_PATHS = (Path("/proc"), Path("/sys"))
-"""Files here look regular, and may be endless, block, or tell of our own process."""
+"""Files here look regular, but may be endless, block, or disclose our own process."""
 
-# For reading, as a search lists what it enters; the directories on the way need less.
+# The last directory is opened for listing; those above it need no read permission.
 _LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRAVERSE_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRoot:
-    """`path` is the name that was given, `real` where it leads."""
+    """`path` is the path as given, `real` the real path."""
 
     path: Path
     real: Path
@@ -36,16 +36,16 @@ class SearchRoot:
 
     @property
     def directory(self) -> Path:
-        """The real directory that is entered."""
+        """The real directory that is opened."""
         return self.real.parent if self.is_file else self.real
 
     @property
     def search_argument(self) -> str:
-        """What is searched, seen from that directory. It never looks like an option."""
+        """The path to search, relative to `directory`. It cannot be parsed as an option."""
         return f"./{self.real.name}" if self.is_file else "./"
 
     def to_given_path(self, relative: str) -> Path:
-        """A file that was found, by the name the caller knows."""
+        """Return the path of a found file below the path as given."""
         return self.path if self.is_file else self.path / relative
 
     def to_real_path(self, relative: str) -> Path:
@@ -53,7 +53,7 @@ class SearchRoot:
 
 
 def resolve_search_root(path: Path, context: CallContext) -> SearchRoot:
-    """Raises `CannotUse` for what cannot be searched, `Refused` for what was not judged."""
+    """Raise `FileError` if the path cannot be searched, `Refused` if it was swapped."""
     real = to_real_path(path)
     refuse_changed_path(FileTarget(path, real), context)
     if is_kernel_path(real):
@@ -67,7 +67,7 @@ def resolve_search_root(path: Path, context: CallContext) -> SearchRoot:
 
 @contextmanager
 def open_search_root(root: SearchRoot) -> Generator[int, None, None]:
-    """A descriptor of the place's directory. A component that became a link since is an error."""
+    """Open the directory of the root. A component that has become a link is an error."""
     parts = root.directory.parts
     with _translate_os_errors(root.path):
         descriptor = os.open(parts[0], _TRAVERSE_FLAGS if parts[1:] else _LIST_FLAGS)
@@ -85,16 +85,16 @@ def open_search_root(root: SearchRoot) -> Generator[int, None, None]:
 
 
 def open_directory(descriptor: int, name: str) -> int:
-    """A descriptor of the directory `name`, which is no link."""
+    """Open the directory `name` unless it is a link."""
     return os.open(name, _LIST_FLAGS, dir_fd=descriptor)
 
 
 def is_kernel_path(real: Path) -> bool:
-    return any(real.is_relative_to(place) for place in KERNEL_PATHS)
+    return any(real.is_relative_to(path) for path in KERNEL_PATHS)
 
 
 class SearchFilter:
-    """Which files of a place the caller may see. A rule hides a file by any of its names."""
+    """Decides which files a search shows. A rule that hides one path of a file hides it."""
 
     def __init__(self, root: SearchRoot, hides: Callable[[Path], bool]) -> None:
         self._root = root
@@ -106,7 +106,7 @@ class SearchFilter:
         self._verified_directories: set[Path] = set()
 
     def can_enter(self, relative: str) -> bool:
-        """Whether there can be a file to show in that directory."""
+        """Return whether the directory may contain visible files."""
         return not (
             self._contains_kernel_paths and is_kernel_path(self._root.to_real_path(relative))
         )
@@ -117,20 +117,20 @@ class SearchFilter:
         return not (self._has_link_path and self._hides(self._root.to_real_path(relative)))
 
     def is_link_visible(self, relative: str) -> bool:
-        """Both what is linked and where it leads, and every step between."""
+        """Return whether the link, its target, and each link between them are visible."""
         try:
-            ends = resolve_links(self._root.to_real_path(relative))
+            paths = resolve_links(self._root.to_real_path(relative))
         except Refused:
             return False
         return self.is_visible(relative) and not any(
-            is_kernel_path(end) or self._hides(end) for end in ends
+            is_kernel_path(path) or self._hides(path) for path in paths
         )
 
     def stat_file(self, relative: str) -> os.stat_result | None:
-        """None for a file that is hidden, has gone, or is not the regular file it was.
+        """Return None for a file that is hidden, deleted, or no regular file.
 
-        The search ran in another process, which opens files by their names: a link that was put
-        in the place of a file or directory meanwhile must not show what it leads to.
+        ripgrep opens files by name, so a link that replaces a file or directory during the search
+        must not disclose its target.
         """
         real = self._root.to_real_path(relative)
         if not self.is_visible(relative) or not self._is_unmoved(real.parent):
@@ -168,15 +168,15 @@ _LINE_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def format_path(path: str) -> str:
-    """A name that would break its line is quoted as in JSON; bytes that are no text become U+FFFD."""
+    """Return the path on one line: quoted as JSON if necessary, invalid bytes as U+FFFD."""
     text = os.fsencode(path).decode("utf-8", "replace")
     return json.dumps(text) if _LINE_BREAKING.search(text) else text
 
 
 def format_relative_path(base: Path | None, path: Path) -> str:
-    """The name from `directory` on where it lies in it, so that answers stay short."""
+    """Return the path relative to `base` if it lies there, which keeps results short."""
     if base is None or not path.is_relative_to(base):
         return format_path(str(path))
     relative = str(path.relative_to(base))
-    # Without it the name would be taken for a home directory when it is given back to a tool.
+    # Without ./ a tool that receives the name would expand the tilde.
     return format_path(f"./{relative}" if relative.startswith("~") else relative)

@@ -1,4 +1,4 @@
-"""One walk for Glob: from directory to directory by descriptor, never through a link."""
+"""The directory walk of Glob. It uses descriptors and never follows a link to a directory."""
 
 import os
 import stat
@@ -10,13 +10,13 @@ from mcp_dispatch.tools.search.glob_pattern import GlobPattern, PatternLevel, Po
 from mcp_dispatch.tools.search.root import SearchFilter, open_directory
 
 MAX_DEPTH = 200
-"""Directories that are open at the same time; what lies deeper counts as unreadable."""
+"""Maximum of open directories; deeper ones count as unreadable."""
 _SORT_SLACK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class WalkResult:
-    """`newest` files first, as names from the start; `total` is how many there were."""
+    """`newest`: relative paths, the newest first; `total`: the number of all matches."""
 
     newest: tuple[str, ...]
     total: int
@@ -25,7 +25,7 @@ class WalkResult:
 
 
 class DirectoryWalk:
-    """`ignored` is None where .gitignore files do not count. Blocks; `expired` ends it early."""
+    """Blocks; `is_expired` ends it early. A `gitignore` of None means that none is respected."""
 
     def __init__(
         self,
@@ -67,18 +67,20 @@ class DirectoryWalk:
     ) -> None:
         inner = None if gitignore is None else gitignore.enter_directory(descriptor, depth)
         try:
-            onward = self._scan_entries(descriptor, prefix, self._get_level(positions), inner)
+            subdirectories = self._scan_entries(
+                descriptor, prefix, self._get_level(positions), inner
+            )
         except OSError:
             self._unreadable += 1
             return
-        for name, further in onward:
-            self._walk_subdirectory(descriptor, prefix, name, depth, further, inner)
+        for name, inner_positions in subdirectories:
+            self._walk_subdirectory(descriptor, prefix, name, depth, inner_positions, inner)
 
     def _scan_entries(
         self, descriptor: int, prefix: str, level: PatternLevel, gitignore: GitignoreStack | None
     ) -> list[tuple[str, Positions]]:
-        """Notes the files and gives the directories that may hold more."""
-        onward: list[tuple[str, Positions]] = []
+        """Record matching files; return the subdirectories to walk, with their positions."""
+        subdirectories: list[tuple[str, Positions]] = []
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 if self._is_expired():
@@ -89,13 +91,15 @@ class DirectoryWalk:
                     continue
                 if not is_directory and level.matches(entry.name):
                     self._record_file(descriptor, prefix, entry)
-                elif is_directory and (further := self._enter_pattern(prefix, entry.name, level)):
-                    onward.append((entry.name, further))
-        return onward
+                elif is_directory and (positions := self._enter_pattern(prefix, entry.name, level)):
+                    subdirectories.append((entry.name, positions))
+        return subdirectories
 
     def _enter_pattern(self, prefix: str, name: str, level: PatternLevel) -> Positions:
-        further = level.enter_directory(name)
-        return further if further and self._search_filter.can_enter(prefix + name) else frozenset()
+        positions = level.enter_directory(name)
+        if positions and self._search_filter.can_enter(prefix + name):
+            return positions
+        return frozenset()
 
     def _is_excluded(
         self, relative: str, name: str, is_directory: bool, gitignore: GitignoreStack | None

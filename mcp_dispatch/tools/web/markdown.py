@@ -1,4 +1,4 @@
-"""HTML becomes Markdown in a child process, so that a hostile page costs seconds and no more."""
+"""Conversion of HTML to Markdown in a child process, which bounds the cost of a hostile page."""
 
 import sys
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.processes.environment import select_baseline
 
 MAX_MARKDOWN_BYTES = 20_000_000
-"""Bytes of Markdown; what is longer is made of repetitions."""
+"""Longer Markdown is rejected: it can only consist of repetitions."""
 
 _WORKER_SCRIPT = Path(mcp_dispatch.web.__file__).with_name("markdown_worker.py")
 _MAX_CONCURRENT = 2
 
 
 class MarkdownConverter:
-    """Runs few conversions at once: each may take a processor and much memory."""
+    """Limits concurrent conversions: each may use one processor and much memory."""
 
     def __init__(self, children: ProcessGroup, environ: Mapping[str, str], seconds: float) -> None:
         self._children = children
@@ -29,7 +29,7 @@ class MarkdownConverter:
         self._slots = anyio.Semaphore(_MAX_CONCURRENT)
 
     async def convert(self, html: str, base_url: str) -> str | None:
-        """None where it takes too long, too much memory, or fails. `base` is the page's URL."""
+        """Convert a page with this URL; return None on failure, timeout or too much memory."""
         async with self._slots:
             try:
                 child = await self._children.spawn(
@@ -55,10 +55,10 @@ async def _convert_in_child(child: ChildProcess, html: bytes) -> str | None:
         await child.stdin.aclose()
     except anyio.BrokenResourceError:
         return None
-    printed = bytearray()
+    output = bytearray()
     try:
-        while len(printed) <= MAX_MARKDOWN_BYTES:
-            printed += await child.stdout.receive()
+        while len(output) <= MAX_MARKDOWN_BYTES:
+            output += await child.stdout.receive()
     except anyio.EndOfStream:
-        return printed.decode("utf-8") if await child.wait() == 0 else None
+        return output.decode("utf-8") if await child.wait() == 0 else None
     return None

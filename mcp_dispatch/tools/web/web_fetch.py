@@ -1,4 +1,4 @@
-"""WebFetch: a page of the web as Markdown, in parts that bound themselves."""
+"""WebFetch: fetches a web page and returns it as Markdown, in parts of limited size."""
 
 import ssl
 import time
@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.outcome import RefusedBy
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
@@ -19,7 +17,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.markers import escape_markers
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal, parse_integer
 from mcp_dispatch.tools.web.markdown import MarkdownConverter
 from mcp_dispatch.web.cache import PageCache, PageKey, WebPage
 from mcp_dispatch.web.content_type import ContentKind, decode_text, detect_kind
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_dispatch.web.fetch import FetchResponse, RedirectResponse, WebFetcher
 
 PAGE_CHARS = 100_000
-"""Characters of one answer."""
+"""Characters of one result."""
 
 _MAX_ERROR_CHARS = 2_000
 _PROXY_VARIABLES = (
@@ -78,9 +76,9 @@ _DECLARATION = ToolDeclaration(
 
 
 class WebFetchTool(BuiltInTool):
-    """Keeps the pages of the last minutes, so one instance should live as long as the server.
+    """Caches pages for some minutes, so one instance should live as long as the server.
 
-    `tls` says whose certificates are trusted: by default those of the system.
+    `tls` contains the trusted certificates; by default those of the system.
     """
 
     def __init__(
@@ -102,14 +100,13 @@ class WebFetchTool(BuiltInTool):
         self._cache = PageCache(clock)
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Looks at nothing but the URL, which everyone sees in one spelling from here on."""
+        """Normalize the URL, so that rules, hooks and `run` receive one spelling."""
         try:
             url = str(parse_url(str(arguments["url"])).https_url)
         except BadUrl as problem:
-            raise Refused(RefusedBy.SEMANTIC, f"WebFetch: {problem}.") from problem
+            raise build_refusal(f"WebFetch: {problem}.") from problem
         if len(url) > MAX_URL_CHARS:
-            raise Refused(
-                RefusedBy.SEMANTIC,
+            raise build_refusal(
                 f"WebFetch: the URL has {len(url):,} characters once it is encoded;"
                 f" at most {MAX_URL_CHARS:,} are taken.",
             )
@@ -119,7 +116,7 @@ class WebFetchTool(BuiltInTool):
         try:
             url = parse_url(str(arguments["url"])).https_url
             key = PageKey(context.scope.id, url, allows_private_host(context.decision, url.host))
-            return await self._fetch_page(key, _parse_offset(arguments.get("offset")))
+            return await self._fetch_page(key, parse_integer(arguments.get("offset"), default=0))
         except HostUnreachable as problem:
             return build_error_result(_format_problem(problem) + self._explain_proxy())
         except (BadUrl, CannotFetch) as problem:
@@ -128,7 +125,7 @@ class WebFetchTool(BuiltInTool):
     async def _fetch_page(self, key: PageKey, offset: int) -> ToolResult:
         page = self._cache.get(key)
         if page is None:
-            # Imported when first used: most servers never fetch a page.
+            # Imported on first use: most servers never fetch a page.
             from mcp_dispatch.web.fetch import RedirectResponse
 
             fetched = await self._web.fetch(key.url, allow_private=key.allow_private)
@@ -183,15 +180,10 @@ def _format_problem(problem: BadUrl | CannotFetch) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _parse_offset(value: object) -> int:
-    # JSON Schema takes 3.0 for an integer.
-    return int(value) if isinstance(value, int | float) else 0
-
-
 def _build_redirect_result(redirect: "RedirectResponse") -> ToolResult:
     return build_text_result(
-        f"{redirect.url} redirects ({redirect.status} {redirect.reason}) to another host or port, which is"
-        f" not followed. To read it, call WebFetch again with this url: {redirect.target}",
+        f"{redirect.url} redirects ({redirect.status} {redirect.reason}) to another host or port,"
+        f" which is not followed. To read it, call WebFetch again with this url: {redirect.target}",
         response={
             "url": str(redirect.url),
             "code": redirect.status,
@@ -202,10 +194,10 @@ def _build_redirect_result(redirect: "RedirectResponse") -> ToolResult:
 
 
 def _build_http_error(page: WebPage) -> ToolResult:
-    said = escape_markers(page.text[:_MAX_ERROR_CHARS])
+    body = escape_markers(page.text[:_MAX_ERROR_CHARS])
     status = f"{page.url} answered {page.status} {page.reason}".rstrip()
     return build_error_result(
-        f"{status}.\n\n{said}".rstrip(), response=_build_response(page, page.text)
+        f"{status}.\n\n{body}".rstrip(), response=_build_response(page, page.text)
     )
 
 

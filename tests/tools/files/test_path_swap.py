@@ -402,7 +402,9 @@ async def test_a_client_whose_user_is_outwitted_gets_nothing(
     async with installed.client(era, elicitation_callback=swap_and_allow) as client:
         for path in (harmless, secret):
             await client.call_tool("Read", {"file_path": str(path)})
-        result = await client.call_tool(kind.__name__, arguments_for(kind, link, "secret"))
+        result = await client.call_tool(
+            kind.__name__.removesuffix("Tool"), arguments_for(kind, link, "secret")
+        )
 
     assert result.is_error
     assert text_of(result) == f"<tool_use_error>{changed(link)}</tool_use_error>"

@@ -12,11 +12,11 @@ from PIL import Image
 from mcp_dispatch.fs.workspace import Workspace, to_real_path
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.tools import Tool, ToolResult
+from mcp_dispatch.tools.files.encoding import detect_image_format
 from mcp_dispatch.tools.files.image import (
     MAX_IMAGE_BYTES,
     MAX_SIDE_PIXELS,
     MAX_SOURCE_BYTES,
-    detect_image_format,
 )
 from mcp_dispatch.tools.files.read import ReadTool
 from mcp_dispatch.tools.files.write import WriteTool
