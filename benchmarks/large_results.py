@@ -17,8 +17,10 @@ from pathlib import Path
 
 import anyio
 
+from mcp_dispatch.model.client import ClientBridge, NoClient
 from mcp_dispatch.upstream.config.model import ServerConfig
 from mcp_dispatch.upstream.lifecycle import ServerState
+from mcp_dispatch.upstream.requests.send import RequestSpec
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.upstreams.support import raw_server, run_supervised, wait_for_state
 from tests.support.upstreams.web_process import run_web_process
@@ -44,7 +46,8 @@ async def reached_by(way: str, folder: Path) -> AsyncGenerator[Supervisor, None]
 
 async def seconds(server: Supervisor, megabytes: int) -> float:
     begun = time.process_time()
-    answer = await server.call("big", {"megabytes": megabytes}, meta={}, progress=None)
+    spec = RequestSpec("tools/call", {"name": "big", "arguments": {"megabytes": megabytes}}, "big")
+    answer = await server.send(spec, ClientBridge("benchmark", NoClient()))
     spent = time.process_time() - begun
     assert isinstance(answer, dict)
     return spent

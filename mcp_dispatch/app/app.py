@@ -1,7 +1,7 @@
 """Settings to live objects: the only place that constructs."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -49,10 +49,11 @@ from mcp_dispatch.upstream.aggregator import ResourceAggregator
 from mcp_dispatch.upstream.cache import CatalogueCache
 from mcp_dispatch.upstream.config.select import SelectedServers, ServerFiles, select_servers
 from mcp_dispatch.upstream.definition_diff import DefinitionChange
-from mcp_dispatch.upstream.requests.relay import OnNotification
+from mcp_dispatch.upstream.listener import ServerNotification, UpstreamListener
 from mcp_dispatch.upstream.sanitize import escape_hidden_characters
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import RejectedTool
+from mcp_dispatch.upstream.transports.open import LaunchContext
 from mcp_dispatch.upstream.upstreams import ToolCatalogue, Upstreams
 
 logger = logging.getLogger(__name__)
@@ -78,17 +79,12 @@ async def open_app(options: AppOptions, state: StateDirectory) -> AsyncGenerator
     results.remove_abandoned()
     results.remove_expired()
     children = ProcessGroup()
-    upstreams = Upstreams(
-        *(chosen_servers.servers, children, state.path, environ),
-        cwd=chosen.root,
-        cache=CatalogueCache(state.catalogue),
-    )
     tasks = BackgroundTasks(children, state.path / "tasks")
     tasks.remove_old_outputs()
     async with children:
         app = App(
             *(options, files, server_files, settings, chosen_servers, chosen, state),
-            *(children, upstreams, results, journal, tasks),
+            *(children, environ, results, journal, tasks),
         )
         children.spawn_task(app.watch_settings)
         if options.owns_process and enable_subreaper():
@@ -96,7 +92,7 @@ async def open_app(options: AppOptions, state: StateDirectory) -> AsyncGenerator
         await app.approval_server.open()
         children.spawn_task(app.approval_server.serve)
         try:
-            async with nullcontext() if options.offline else upstreams:
+            async with nullcontext() if options.offline else app.upstream_servers:
                 try:
                     yield app
                 finally:
@@ -106,7 +102,7 @@ async def open_app(options: AppOptions, state: StateDirectory) -> AsyncGenerator
             journal.close()
 
 
-class App:
+class App(UpstreamListener):
     """Everything that lives as long as the server, and the parts that are replaced meanwhile."""
 
     def __init__(
@@ -119,7 +115,7 @@ class App:
         chosen_workspace: Workspace,
         state: StateDirectory,
         children: ProcessGroup,
-        upstreams: Upstreams,
+        environ: Mapping[str, str],
         results: ResultStore,
         journal: Journal,
         tasks: BackgroundTasks,
@@ -135,15 +131,24 @@ class App:
         self._initial_settings = settings.dispatch
         self._state = state
         self._children = children
-        self._upstreams = upstreams
+        self.upstream_servers = Upstreams(
+            chosen_servers.servers,
+            LaunchContext(children, state.logs, environ, chosen_workspace.root or Path.cwd()),
+            self,
+            cache=CatalogueCache(state.catalogue),
+        )
         self._background_tasks = tasks
         self._built_ins = BuiltInTools(children, state.run, tasks, results, options.environ)
         self._catalogue = ToolCatalogue(build.create_tool_namer(settings), _report_rejected_tool)
         self.results = results
-        self.tool_listing = ToolListing(build.to_deferral_settings(settings), upstreams)
+        self.tool_listing = ToolListing(build.to_deferral_settings(settings), self.upstream_servers)
         self._last_pool: ToolRegistry | None = None
         self.on_tools_changed: Callable[[], None] = lambda: None
         self.on_reloaded: Callable[[], None] = lambda: None
+        self.on_offers_changed: Callable[[str], None] = lambda _: None
+        self.on_notification: Callable[[ServerNotification], Awaitable[None]] = (
+            _discard_notification
+        )
         self._concurrency_limit = read_concurrency_limit(options.environ)
         self._scopes: set[Scope] = set()
         self.on_definitions_changed: Callable[[frozenset[str]], None] = lambda _: None
@@ -169,11 +174,8 @@ class App:
             results,
             journal,
         )
-        upstreams.on_change = self._on_upstreams_changed
-        upstreams.on_definitions_changed = self._on_definitions_changed
-        upstreams.list_roots = self._list_roots
         self.resource_aggregator = ResourceAggregator(
-            lambda: self._upstreams.servers,
+            lambda: self.upstream_servers.servers,
             build.create_tool_namer(settings),
             lambda server: self._snapshot.policy.find_server_deny(server) is not None,
         )
@@ -188,7 +190,7 @@ class App:
 
     @property
     def upstreams(self) -> tuple[Supervisor, ...]:
-        return self._upstreams.servers
+        return self.upstream_servers.servers
 
     @property
     def wants_roots(self) -> bool:
@@ -230,7 +232,7 @@ class App:
         scope.pending_questions.clear()
         self._pending_approvals.remove_scope(scope.id)
         scope.pending_requests.clear()
-        self._upstreams.end_scope(scope.id)
+        self.upstream_servers.end_scope(scope.id)
         self._scopes.discard(scope)
         await self.dispatcher.end_session(scope)
         await self._background_tasks.end_scope(scope.id)
@@ -249,9 +251,9 @@ class App:
     async def list_definitions(self, scope: Scope | None = None) -> list[JsonObject]:
         """The `tools/list` entries: what a bare deny removes is not listed. What was activated in
         `scope` comes last."""
-        await self._upstreams.wait_until_settled(self._first_list_seconds)
+        await self.upstream_servers.wait_until_settled(self._first_list_seconds)
         # Whoever asked gets the answer first: starting servers takes more than telling of them.
-        self._upstreams.release(SERVER_START_DELAY_SECONDS)
+        self.upstream_servers.release(SERVER_START_DELAY_SECONDS)
         return self.list_current_definitions(scope)
 
     def list_current_definitions(self, scope: Scope | None = None) -> list[JsonObject]:
@@ -262,13 +264,7 @@ class App:
         """Return what a client is told about the tools when it connects."""
         return self.tool_listing.build_instructions()
 
-    def on_offers_changed(self, callback: Callable[[str], None]) -> None:
-        self._upstreams.on_offers_changed = callback
-
-    def on_notice(self, callback: OnNotification) -> None:
-        self._upstreams.on_notification = callback
-
-    def _list_roots(self) -> list[JsonObject]:
+    def list_roots(self) -> list[JsonObject]:
         """The directories that servers behind us may know of."""
         return [
             {"uri": path.as_uri(), "name": path.name or str(path)}
@@ -279,24 +275,27 @@ class App:
         """Every tool there is, as other processes of this state directory see it too."""
         activated = find_activated_tools(self._state.journal)
         return build_inventory(
-            self.tool_listing, self._upstreams.servers, activated, self._catalogue.list_server_tools
+            self.tool_listing,
+            self.upstream_servers.servers,
+            activated,
+            self._catalogue.list_server_tools,
         )
 
     async def wait_until_connected(self) -> None:
         """Waits until every server that is not lazy has been tried, as long as a first list does;
         offline, for nobody."""
         if not self._options.offline:
-            await self._upstreams.wait_until(lambda: False, self._first_list_seconds)
+            await self.upstream_servers.wait_until(lambda: False, self._first_list_seconds)
 
     async def wait_for_tool(self, name: str) -> None:
         """A name that nobody has yet may belong to a server that is still starting; a tool that is
         only known from before may be another now, and the call is judged by what it is."""
         tool = self._snapshot.registry.find(name)
-        for server in self._upstreams.servers:
+        for server in self.upstream_servers.servers:
             if tool is not None and tool.server == server.name:
                 await server.wait_for_fresh_tools()
         if self._snapshot.registry.find(name) is None:
-            await self._upstreams.wait_until(
+            await self.upstream_servers.wait_until(
                 lambda: self._snapshot.registry.find(name) is not None, self._first_list_seconds
             )
 
@@ -304,7 +303,7 @@ class App:
     def _first_list_seconds(self) -> float:
         return self._settings.dispatch.upstreams.first_list_seconds
 
-    def _on_upstreams_changed(self) -> None:
+    def handle_tools_changed(self) -> None:
         self._snapshot = replace(self._snapshot, registry=self._build_pool())
         if self._find_stale_approvals(self._snapshot.registry) != self._stale_approvals:
             self._snapshot = self._build_snapshot()
@@ -328,7 +327,15 @@ class App:
             find_user_config_dir(self._options.environ), self._chosen_workspace.root
         )
 
-    def _on_definitions_changed(self, server: str, changes: tuple[DefinitionChange, ...]) -> None:
+    def handle_offers_changed(self, kind: str) -> None:
+        self.on_offers_changed(kind)
+
+    async def handle_notification(self, notification: ServerNotification) -> None:
+        await self.on_notification(notification)
+
+    def handle_definitions_changed(
+        self, server: str, changes: tuple[DefinitionChange, ...]
+    ) -> None:
         for change in changes:
             logger.warning(
                 "the tool %r of %s is no longer what it was: %s",
@@ -362,11 +369,11 @@ class App:
             servers,
             chosen_workspace,
         )
-        self._upstreams.replace_servers(servers.servers, environ, chosen_workspace.root)
+        self.upstream_servers.replace_servers(servers.servers, environ, chosen_workspace.root)
         directories = self._workspace.directories
         self._workspace = build.with_directories(chosen_workspace, settings)
         if self._workspace.directories != directories:
-            self._upstreams.notify_roots_changed()
+            self.upstream_servers.notify_roots_changed()
         self._snapshot = self._build_snapshot()
         if [tool.name for tool in self.tool_listing.tool_list.visible] != before:
             self.on_tools_changed()
@@ -388,7 +395,7 @@ class App:
             [HookSource(each.value, each.file) for each in settings.hooks], conditions.find_fault
         )
         missed = policy.find_server_name_problems(
-            [server.name for server in self._upstreams.servers]
+            [server.name for server in self.upstream_servers.servers]
         )
         of_files = [*settings.problems, *self._chosen_servers.problems]
         self._report_new_problems(
@@ -440,7 +447,7 @@ class App:
         self._reported_missed = missed
 
     def _build_pool(self) -> ToolRegistry:
-        upstream = self._catalogue.list_tools(self._upstreams.servers)
+        upstream = self._catalogue.list_tools(self.upstream_servers.servers)
         chosen = self._settings.dispatch.tools
         _log_warnings(describe_unknown_names(chosen or ()))
         own = self._built_ins.create_tools(self._workspace, self._environ, chosen)
@@ -450,6 +457,10 @@ class App:
         _log_warnings(sorted(shadowed - self._reported_shadowed))
         self._reported_shadowed = shadowed
         return pool
+
+
+async def _discard_notification(_: ServerNotification) -> None:
+    """For an app without clients to notify."""
 
 
 def _report_rejected_tool(problem: RejectedTool) -> None:

@@ -157,8 +157,8 @@ async def announce_changes(app: "App", server: "McpServer") -> None:
         stirred.set()
 
     app.on_tools_changed = lambda: record_change("tools")
-    app.on_offers_changed(record_change)
-    app.on_notice(server.relay_notification)
+    app.on_offers_changed = record_change
+    app.on_notification = server.relay_notification
     while True:
         await stirred.wait()
         stirred = anyio.Event()

@@ -20,7 +20,7 @@ from mcp_dispatch.server.resources import ResourceHandler
 from mcp_dispatch.server.sessions import ClientSessions
 from mcp_dispatch.server.subscriptions import Subscriptions, notify_clients
 from mcp_dispatch.server.tools import ROOTS_TIMEOUT_SECONDS, ToolCallHandler
-from mcp_dispatch.upstream.requests.relay import ServerNotification
+from mcp_dispatch.upstream.listener import ServerNotification
 from mcp_dispatch.wire import sdk
 from mcp_dispatch.wire.sdk import MCPError
 

@@ -20,7 +20,8 @@ from mcp_dispatch.server.client import (
     set_log_level,
 )
 from mcp_dispatch.server.resources import build_not_found_error, parse_uri
-from mcp_dispatch.upstream.requests.relay import RESOURCE_UPDATED, ServerNotification
+from mcp_dispatch.upstream.listener import ServerNotification
+from mcp_dispatch.upstream.requests.relay import RESOURCE_UPDATED
 from mcp_dispatch.wire import sdk
 from mcp_dispatch.wire.sdk import MCPError
 

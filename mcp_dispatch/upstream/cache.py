@@ -17,6 +17,7 @@ from mcp_dispatch import __version__
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.config.model import ServerConfig
 from mcp_dispatch.upstream.definition_diff import DefinitionChange, diff_definitions
+from mcp_dispatch.upstream.listener import UpstreamListener
 from mcp_dispatch.upstream.pagination import MAX_TOOLS, Listing
 from mcp_dispatch.wire.codec import Undecodable, decode
 
@@ -214,10 +215,6 @@ def _to_definitions(values: Iterable[dict[str, object]]) -> tuple[JsonObject, ..
     return tuple(cast("Iterable[JsonObject]", values))
 
 
-OnDefinitionsChanged = Callable[[str, tuple[DefinitionChange, ...]], None]
-"""Told of a server and of its tools that are no longer what they were."""
-
-
 class CachedServer:
     """Without a `memory`, what is learnt lasts as long as the process."""
 
@@ -225,11 +222,11 @@ class CachedServer:
         self,
         config: ServerConfig,
         cache: CatalogueCache | None,
-        on_changed: OnDefinitionsChanged | None = None,
+        listener: UpstreamListener | None = None,
     ) -> None:
         self._config = config
         self._cache = cache if config.key else None
-        self._on_changed = on_changed
+        self._listener = listener
         self.snapshot = (self._cache and self._cache.load(config.key)) or ServerSnapshot()
 
     @property
@@ -249,8 +246,8 @@ class CachedServer:
             self.snapshot = replace(before, changes=known.changes)
         if self.snapshot != before:
             self._save()
-        if changed and self._on_changed is not None:
-            self._on_changed(self._config.name, changed)
+        if changed and self._listener is not None:
+            self._listener.handle_definitions_changed(self._config.name, changed)
 
     def record_schema_problems(
         self,

@@ -1,4 +1,4 @@
-"""How it stands with a server: its state, the waits for another one, and why it cannot be called."""
+"""The state of one server: transitions, waits for a connection, and why it is not available."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -7,58 +7,86 @@ from pathlib import Path
 
 import anyio
 
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
+from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.upstream.backoff import Backoff, CircuitBreaker, CircuitLimits
 from mcp_dispatch.upstream.config.model import ServerConfig
+from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.requests.send import ConnectionLease
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds, and the clock that counts them. `patience` is how long a call waits to be sent."""
+    """Times in seconds, and the clock that measures them.
 
-    patience: float = 30.0
-    listing: float = 30.0
-    exit: float = 0.5
-    relist: float = 1.0
+    `connect_wait` is how long a call waits for a connection before it fails.
+    """
+
+    connect_wait: float = 30.0
+    list_timeout: float = 30.0
+    exit_timeout: float = 0.5
+    relist_interval: float = 1.0
     backoff: Backoff = field(default_factory=Backoff)
-    tolerance: CircuitLimits = field(default_factory=CircuitLimits)
+    circuit_limits: CircuitLimits = field(default_factory=CircuitLimits)
     pause: Callable[[float], Awaitable[None]] = anyio.sleep
     clock: Callable[[], float] = anyio.current_time
 
 
 class ServerState(Enum):
     IDLE = "idle"
-    """Its tools are known from before; it has not been started yet."""
+    """Its tools are cached; the server has not been started yet."""
     CONNECTING = "connecting"
     READY = "ready"
     DEGRADED = "degraded"
-    """Takes calls, but its list of tools is incomplete or could not be refreshed."""
+    """Accepts calls, but its tool list is incomplete or could not be refreshed."""
     DOWN = "down"
     DISABLED = "disabled"
 
 
+class ConnectionLease:
+    """One connection from the start of its transport to its end.
+
+    `end_reason` is final once `ended` is set.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.ready = anyio.Event()
+        self.ended = anyio.Event()
+        self.end_reason = "closed its output"
+
+    async def has_ended(self, timeout: float) -> bool:
+        """Return whether the connection is over; `end_reason` is final then."""
+        if self.connection.closed.is_set():
+            with anyio.move_on_after(timeout):
+                await self.ended.wait()
+        return self.ended.is_set()
+
+
 class Lifecycle:
-    """Changed by the server's one task alone; whoever calls waits here, and may `wake` it."""
+    """Changed only by the task of the server's supervisor. Calls wait here and may `wake` it."""
 
     def __init__(self, config: ServerConfig, timing: Timing, log: Path, *, idle: bool) -> None:
+        self.tools: tuple[JsonObject, ...] = ()
+        """The last known tool list, from the server or from the cache."""
+
         self.state = ServerState.DISABLED if config.disabled else ServerState.CONNECTING
         if idle:
             self.state = ServerState.IDLE
         self.problem: str | None = None
         self.lease: ConnectionLease | None = None
+        self.timing = timing
         self._name = config.name
         self._log = log
-        self._timing = timing
         self._last_problem = ""
         self._ready_at: float | None = None
-        self._breaker = CircuitBreaker(timing.tolerance, timing.clock)
+        self._breaker = CircuitBreaker(timing.circuit_limits, timing.clock)
         self._attempts = 0
         self._settled_attempts = 0
-        self._state_changed = anyio.Event()
+        self._state_changed = ChangeSignal()
         self._wakeup = anyio.Event()
 
-    # -- for the one task
+    # -- for the task of the supervisor
 
     def begin_attempt(self) -> None:
         self._attempts += 1
@@ -67,10 +95,10 @@ class Lifecycle:
         self.set_state(ServerState.CONNECTING, None)
 
     def mark_connected(self, lease: ConnectionLease) -> None:
-        """It has answered; `become` says how well."""
+        """Make `lease` available; the caller sets the state right afterwards."""
         self.lease = lease
         lease.ready.set()
-        self._ready_at = self._timing.clock()
+        self._ready_at = self.timing.clock()
         self._breaker.record_success()
         self._settled_attempts = self._attempts
 
@@ -83,20 +111,17 @@ class Lifecycle:
 
     def set_state(self, state: ServerState, problem: str | None) -> None:
         self.state, self.problem = state, problem
-        news, self._state_changed = self._state_changed, anyio.Event()
-        news.set()
+        self._state_changed.notify()
 
     def compute_restart_delay(self) -> float:
-        """Seconds until it is tried again, after it has fallen once more."""
-        backoff, circuit = self._timing.backoff, self._breaker
-        circuit.failures = backoff.count_failures(circuit.failures, self._measure_uptime())
-        return backoff.compute_delay(circuit.failures)
-
-    def _measure_uptime(self) -> float:
-        return 0.0 if self._ready_at is None else self._timing.clock() - self._ready_at
+        """Count one more failure and return the seconds until the next attempt."""
+        backoff, breaker = self.timing.backoff, self._breaker
+        uptime = 0.0 if self._ready_at is None else self.timing.clock() - self._ready_at
+        breaker.failures = backoff.count_failures(breaker.failures, uptime)
+        return backoff.compute_delay(breaker.failures)
 
     async def wait_until_needed(self, start_signal: anyio.Event) -> None:
-        """Until we are let go, or a call needs the server."""
+        """Wait until `start_signal` is set or a call needs the server."""
 
         async def wake_on_signal() -> None:
             await start_signal.wait()
@@ -109,7 +134,7 @@ class Lifecycle:
         self._wakeup = anyio.Event()
 
     async def wait_for_restart(self, delay: float | None) -> None:
-        """Until the delay, where there is one, is over or somebody needs the server."""
+        """Wait for `delay` seconds, or for ever if it is None, unless a call needs the server."""
 
         async def cancel_on_wakeup() -> None:
             await self._wakeup.wait()
@@ -118,28 +143,31 @@ class Lifecycle:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_on_wakeup)
             if delay is not None:
-                await self._timing.pause(delay)
+                await self.timing.pause(delay)
                 tasks.cancel_scope.cancel()
         self._wakeup = anyio.Event()
 
-    # -- for whoever calls
+    # -- for calls
 
     def wake(self) -> None:
-        """Somebody needs the server."""
+        """Start the server now if it waits to be started."""
         self._wakeup.set()
 
     async def acquire_lease(self) -> ConnectionLease:
-        """Waits for this server only; a call to a server that is down has it tried at once, unless
-        it keeps failing. Raises `CallFailed`."""
+        """Return the live connection, waiting for it if necessary. Raises `CallFailed`.
+
+        A call to a server that is down triggers an attempt at once, unless the circuit is open.
+        """
         if self.lease is None and not self._breaker.may_try:
             raise self._build_unavailable_error()
-        with anyio.move_on_after(self._timing.patience):
-            wanted = max(1, self._attempts)
+        with anyio.move_on_after(self.timing.connect_wait):
+            needed = max(1, self._attempts)
             if self.state in (ServerState.DOWN, ServerState.IDLE):
-                wanted = self._attempts + 1
+                needed = self._attempts + 1
                 self._wakeup.set()
-            while self.state is not ServerState.DISABLED and self._settled_attempts < wanted:
-                await self._state_changed.wait()
+            await self._state_changed.wait_until(
+                lambda: self.state is ServerState.DISABLED or self._settled_attempts >= needed
+            )
         if self.lease is None:
             raise self._build_unavailable_error()
         return self.lease
@@ -152,9 +180,9 @@ class Lifecycle:
             return 'it is disabled; remove "disabled" from its entry under "mcpServers".'
         if self._breaker.is_open:
             return (
-                f"it has been down {self._breaker.describe_outage()}; the last time it {self._last_problem}. "
-                "Nothing was sent. It is tried again from time to time."
+                f"it has been down {self._breaker.describe_outage()}; the last time it "
+                f"{self._last_problem}. Nothing was sent. It is tried again from time to time."
             )
         if self.state is ServerState.CONNECTING:
-            return f"it is still starting after {self._timing.patience:g} s. Try again later."
+            return f"it is still starting after {self.timing.connect_wait:g} s. Try again later."
         return f"it {self.problem}. Nothing was sent. Its log is {self._log}."

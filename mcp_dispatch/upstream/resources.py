@@ -1,7 +1,6 @@
 """What a server offers beside tools, kept up to date; and what we have it watch and say for clients."""
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +11,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.errors import ConnectionLost, UpstreamError
+from mcp_dispatch.upstream.listener import UpstreamListener
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ class ServerResources:
     cannot be.
     """
 
-    def __init__(self, server: str, on_change: Callable[[str], None]) -> None:
+    def __init__(self, server: str, listener: UpstreamListener) -> None:
         self._server = server
-        self._on_change = on_change
+        self._listener = listener
         self._stale_kinds: set[str] = set()
         self._announced_kinds: set[str] = set()
         self._wakeup = anyio.Event()
@@ -133,7 +133,7 @@ class ServerResources:
             self.offers = ServerOffers(resources, templates, before.prompts)
         # Where the server says so, it is so, though its list may look the same to us.
         if announced or repr(before) != repr(self.offers):
-            self._on_change(kind)
+            self._listener.handle_offers_changed(kind)
 
     async def _list_entries(
         self, connection: Connection, method: str, key: str, capability: str

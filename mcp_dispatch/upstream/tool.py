@@ -94,7 +94,7 @@ class UpstreamTool:
         except CallFailed as error:
             return _to_error_result(str(error))
         if isinstance(answer, ProtocolError) and answer.code in _UNKNOWN_TOOL_CODES:
-            self.supervisor.refresh_tools()
+            self.supervisor.refresh_list("tools")
         if isinstance(answer, ProtocolError | InputRequired):
             return answer
         return ToolResult(
@@ -105,15 +105,18 @@ class UpstreamTool:
         self, arguments: JsonObject, context: CallContext
     ) -> JsonObject | ProtocolError | InputRequired:
         progress = None if context.progress is ignore_progress else context.progress
-        respondent = context.client_bridge or ClientBridge(context.scope.id, NoClient())
+        bridge = context.client_bridge or ClientBridge(context.scope.id, NoClient())
         if context.retry is not None:
-            return await resume_request(context.retry, respondent, progress)
-        params: JsonObject = {"name": self.tool, "arguments": arguments}
-        asked = RequestSpec(
-            *("tools/call", params, self.tool, context.meta, progress),
+            return await resume_request(context.retry, bridge, progress)
+        spec = RequestSpec(
+            method="tools/call",
+            params={"name": self.tool, "arguments": arguments},
+            label=self.tool,
+            meta=context.meta,
+            progress=progress,
             definition=self.raw_definition,
         )
-        return await self.supervisor.send(asked, respondent, exclusive=self.exclusive_on_server)
+        return await self.supervisor.send(spec, bridge, exclusive=self.exclusive_on_server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +144,10 @@ def build_server_tools(supervisor: Supervisor, expose_name: ExposeName) -> Serve
         tool, odd = made
         tools[tool.rule_name] = tool
         notes += [RejectedTool(supervisor.name, _format_name(name), each) for each in odd]
-    supervisor.schemas.forget_except(listed)
-    supervisor.schemas.outputs.forget_except(listed)
-    judged = supervisor.schemas
+    schemas = supervisor.schemas
+    schemas.forget_except(listed)
     supervisor.cached.record_schema_problems(
-        supervisor.tools, judged.problems, judged.outputs.problems
+        supervisor.tools, schemas.inputs.problems, schemas.outputs.problems
     )
     return ServerTools(tuple(tools.values()), tuple(held_back), tuple(notes))
 
@@ -204,7 +206,7 @@ def _try_build_tool(
     definition, odd = sanitize_definition(definitions[0])
     if len(definitions) > 1:
         odd = (*odd, f"the name is listed {len(definitions)} times; one of them is offered")
-    validator = supervisor.schemas.compile(name, definition.get("inputSchema"))
+    validator = supervisor.schemas.inputs.compile(name, definition.get("inputSchema"))
     if isinstance(validator, str):
         return f"its inputSchema {validator}"
     output = _compile_output_schema(supervisor, name, definition)

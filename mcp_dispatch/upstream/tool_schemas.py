@@ -1,8 +1,8 @@
-"""The output schemas of one server: each judged once, and advertised so that it admits what we may
-have to put in the place of a result."""
+"""Compiled schemas of the tools of one server, each compiled once while it stays the same."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import Validator
@@ -15,10 +15,11 @@ from mcp_dispatch.schema.definition import (
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.refs import rebase_references
 from mcp_dispatch.schema.validator import compile_schema
+from mcp_dispatch.upstream.cache import ServerSnapshot
 
 
 class LazyValidator:
-    """What turns out to be unusable after all fits nothing."""
+    """Compiles its schema on first use. A schema that turns out to be unusable matches nothing."""
 
     def __init__(self, schema: Json) -> None:
         self._schema = schema
@@ -35,95 +36,73 @@ class LazyValidator:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedSchema:
-    """What clients are shown, and what a structure is held against before they hold it."""
+    """The output schema that clients receive, and the validator that results must satisfy."""
 
     schema: JsonObject
     validator: Validator
 
 
-class OutputSchemaCache:
-    """Judging a schema takes milliseconds, and lists are read again whenever one tool changes."""
+Compiled = TypeVar("Compiled")
 
-    def __init__(self) -> None:
-        self._entries: dict[str, tuple[str, AdvertisedSchema | str]] = {}
 
-    def compile(self, tool: str, schema: Json) -> AdvertisedSchema | str:
-        """What to advertise, or what is wrong with the schema: a clause, as in "is no object"."""
-        # As text: 1, 1.0 and true are equal in Python and not in a schema.
+class SchemaCache(Generic[Compiled]):
+    """Compiling takes milliseconds, and lists are read again whenever one tool changes."""
+
+    def __init__(
+        self,
+        compile_new: Callable[[Json], Compiled | str],
+        compile_known: Callable[[Json], Compiled | str],
+    ) -> None:
+        """Both return a problem as text; `compile_known` trusts a schema that was checked before."""
+        self._compile_new = compile_new
+        self._compile_known = compile_known
+        self._entries: dict[str, tuple[str, Compiled | str]] = {}
+
+    def compile(self, tool: str, schema: Json) -> Compiled | str:
+        """Return the compiled schema, or its problem as a clause such as "is not an object"."""
+        # Compared as text: 1, 1.0 and true are equal in Python but not in a schema.
         spelling = repr(schema)
-        known = self._entries.get(tool)
-        if known is None or known[0] != spelling:
-            known = (spelling, _compile_output(schema))
-            self._entries[tool] = known
-        return known[1]
+        entry = self._entries.get(tool)
+        if entry is None or entry[0] != spelling:
+            entry = (spelling, self._compile_new(schema))
+            self._entries[tool] = entry
+        return entry[1]
 
     def restore(self, tool: str, schema: Json, problem: str | None) -> None:
-        """An earlier look at this very schema, which is not repeated."""
-        self._entries[tool] = (repr(schema), problem or _restore_output(schema))
+        """Add the result of an earlier check of this schema."""
+        self._entries[tool] = (repr(schema), problem or self._compile_known(schema))
 
     @property
     def problems(self) -> dict[str, str]:
         """The tools whose schemas cannot be used, and why."""
         return {
-            tool: known[1] for tool, known in self._entries.items() if isinstance(known[1], str)
+            tool: entry[1] for tool, entry in self._entries.items() if isinstance(entry[1], str)
         }
 
     def forget_except(self, tools: Collection[str]) -> None:
-        self._entries = {tool: known for tool, known in self._entries.items() if tool in tools}
-
-
-def _compile_output(schema: Json) -> AdvertisedSchema | str:
-    try:
-        advertised = extend_output_schema(
-            rebase_references(prepare_output_schema(schema), ORIGINAL_POINTER)
-        )
-        return AdvertisedSchema(advertised, compile_schema(advertised))
-    except SchemaUnusable as unusable:
-        return unusable.reason
-
-
-def _restore_output(schema: Json) -> AdvertisedSchema | str:
-    if not isinstance(schema, dict):
-        return _compile_output(schema)
-    try:
-        advertised = extend_output_schema(
-            rebase_references(remove_unknown_draft(schema), ORIGINAL_POINTER)
-        )
-    except SchemaUnusable as unusable:
-        return unusable.reason
-    return AdvertisedSchema(advertised, LazyValidator(advertised))
+        self._entries = {tool: entry for tool, entry in self._entries.items() if tool in tools}
 
 
 class ToolSchemaCache:
-    """Judging a schema takes milliseconds, and lists are read again whenever one tool changes."""
+    """The input and output schemas of one server."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, tuple[str, Validator | str]] = {}
-        self.outputs = OutputSchemaCache()
+        self.inputs: SchemaCache[Validator] = SchemaCache(_compile_input, LazyValidator)
+        self.outputs: SchemaCache[AdvertisedSchema] = SchemaCache(_compile_output, _restore_output)
 
-    def compile(self, tool: str, schema: Json) -> Validator | str:
-        """The validator, or what is wrong with the schema: a clause, as in "is not an object"."""
-        # As text: 1, 1.0 and true are equal in Python and not in a schema.
-        spelling = repr(schema)
-        known = self._entries.get(tool)
-        if known is None or known[0] != spelling:
-            known = (spelling, _compile_input(schema))
-            self._entries[tool] = known
-        return known[1]
-
-    def restore(self, tool: str, schema: Json, problem: str | None) -> None:
-        """An earlier look at this very schema, which is not repeated."""
-        self._entries[tool] = (repr(schema), problem or LazyValidator(schema))
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """The tools whose schemas cannot be used, and why."""
-        return {
-            tool: known[1] for tool, known in self._entries.items() if isinstance(known[1], str)
-        }
+    @staticmethod
+    def restore(snapshot: ServerSnapshot) -> "ToolSchemaCache":
+        """Return a cache that holds the schemas that were checked before."""
+        cache = ToolSchemaCache()
+        for tool, schema, problem in snapshot.verdicts:
+            cache.inputs.restore(tool, schema, problem)
+        for tool, schema, problem in snapshot.output_verdicts:
+            cache.outputs.restore(tool, schema, problem)
+        return cache
 
     def forget_except(self, tools: Collection[str]) -> None:
-        self._entries = {tool: known for tool, known in self._entries.items() if tool in tools}
+        self.inputs.forget_except(tools)
+        self.outputs.forget_except(tools)
 
 
 def _compile_input(schema: Json) -> Validator | str:
@@ -134,3 +113,26 @@ def _compile_input(schema: Json) -> Validator | str:
         return compile_schema(schema)
     except SchemaUnusable as unusable:
         return unusable.reason
+
+
+def _compile_output(schema: Json) -> AdvertisedSchema | str:
+    try:
+        advertised = _extend(prepare_output_schema(schema))
+        return AdvertisedSchema(advertised, compile_schema(advertised))
+    except SchemaUnusable as unusable:
+        return unusable.reason
+
+
+def _restore_output(schema: Json) -> AdvertisedSchema | str:
+    if not isinstance(schema, dict):
+        return _compile_output(schema)
+    try:
+        advertised = _extend(remove_unknown_draft(schema))
+    except SchemaUnusable as unusable:
+        return unusable.reason
+    return AdvertisedSchema(advertised, LazyValidator(advertised))
+
+
+def _extend(schema: JsonObject) -> JsonObject:
+    """Extend the schema by the forms that can take the place of a result."""
+    return extend_output_schema(rebase_references(schema, ORIGINAL_POINTER))

@@ -1,8 +1,7 @@
-"""All upstreams of this server, each in its own task."""
+"""All upstream servers, each supervised by a task of its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -10,20 +9,15 @@ from typing import Final, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from mcp_dispatch.model.client import ClientBridge
+from mcp_dispatch.model.client import ClientBridge, InputRequired
 from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.processes.children import ProcessGroup
-from mcp_dispatch.upstream.cache import CachedServer, CatalogueCache, OnDefinitionsChanged
+from mcp_dispatch.upstream.cache import CachedServer, CatalogueCache
 from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
-from mcp_dispatch.upstream.definition_diff import DefinitionChange
 from mcp_dispatch.upstream.handshake import HandshakeOptions, select_relayed_capabilities
 from mcp_dispatch.upstream.lifecycle import Timing
-from mcp_dispatch.upstream.requests.relay import (
-    ListRoots,
-    OnNotification,
-    discard_notification,
-    list_no_roots,
-)
+from mcp_dispatch.upstream.listener import NullListener, ServerNotification, UpstreamListener
+from mcp_dispatch.upstream.requests.request import UpstreamAnswer
+from mcp_dispatch.upstream.requests.send import RequestSpec
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import (
     ExposeName,
@@ -36,15 +30,14 @@ from mcp_dispatch.upstream.transports.open import LaunchContext
 from mcp_dispatch.upstream.transports.process import build_child_environment
 
 HOLD_SECONDS: Final = 5.0
-"""How long servers whose tools are known wait for a client that does not list any tools."""
+"""How long servers with cached tools wait for a client that does not list any tools."""
 
 
 class Upstreams:
-    """Entered, every server starts beside the others; left, every one has ended. A server that
-    `memory` knows waits until `release`, so that what it offers can be told before it is there.
+    """Entering starts every server; leaving ends every server.
 
-    `servers` keeps the order of the configuration. `on_change` may be set at any time; it is
-    called, and must return at once, when the tools of any server have changed.
+    A server with cached tools waits until `release`, so that its tools can be listed before it
+    runs. `servers` keeps the order of the configuration.
     """
 
     _tasks: TaskGroup | None = None
@@ -52,29 +45,18 @@ class Upstreams:
     def __init__(
         self,
         configs: Sequence[ServerConfig],
-        children: ProcessGroup,
-        state_dir: Path,
-        environ: Mapping[str, str],
+        context: LaunchContext,
+        listener: UpstreamListener | None = None,
         *,
-        cwd: Path | None = None,
-        on_change: Callable[[], None] | None = None,
-        on_definitions_changed: OnDefinitionsChanged | None = None,
         timing: Timing | None = None,
         cache: CatalogueCache | None = None,
     ) -> None:
-        self._context = LaunchContext(children, state_dir / "logs", environ, cwd or Path.cwd())
-        self._timing = timing or Timing()
-        self._cancel_scopes: dict[Supervisor, anyio.CancelScope] = {}
+        self.context = context
+        self.listener = listener or NullListener()
+        self.timing = timing or Timing()
         self._cache = cache
+        self._cancel_scopes: dict[Supervisor, anyio.CancelScope] = {}
         self._start_signal = anyio.Event()
-        self._scoped: dict[tuple[Supervisor, str], Supervisor] = {}
-        self.on_change = on_change
-        self.on_offers_changed: Callable[[str], None] = lambda _: None
-        """Told what has changed at some server: `resources` or `prompts`."""
-
-        self.on_notification: OnNotification = discard_notification
-        self.list_roots: ListRoots = list_no_roots
-        self.on_definitions_changed = on_definitions_changed
         self.servers = tuple(self._create_supervisor(config) for config in configs)
 
     async def __aenter__(self) -> Self:
@@ -93,34 +75,36 @@ class Upstreams:
     ) -> None:
         assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
-        # Not given the error: a task group would wrap it.
+        # Without the error: a task group would wrap it.
         await self._tasks.__aexit__(None, None, None)
         self._tasks = None
 
     def replace_servers(
         self, configs: Sequence[ServerConfig], environ: Mapping[str, str], cwd: Path | None
     ) -> None:
-        """From now on these servers. One whose entry stays as it was, and that would start with
-        the same environment in the same place, just goes on; one that is left out or replaced
-        ends when the calls that it runs have ended."""
+        """Run these servers from now on.
+
+        A server keeps running if its entry, its environment and its directory are unchanged. A
+        server that is removed or replaced ends when its open calls have ended.
+        """
         before = {server.name: server for server in self.servers}
-        place = replace(self._context, environ=environ, cwd=cwd or Path.cwd())
-        stays = {
+        context = replace(self.context, environ=environ, cwd=cwd or Path.cwd())
+        unchanged = {
             config.name
             for config in configs
             if config.name in before
-            and self._is_unchanged(before[config.name].config, config, place)
+            and self._is_unchanged(before[config.name].config, config, context)
         }
-        self._context = place
+        self.context = context
         self.servers = tuple(
-            before[config.name] if config.name in stays else self._create_supervisor(config)
+            before[config.name] if config.name in unchanged else self._create_supervisor(config)
             for config in configs
         )
         for name, server in before.items():
-            if name not in stays:
+            if name not in unchanged:
                 self._retire(server)
         for server in self.servers:
-            if server.name not in stays:
+            if server.name not in unchanged:
                 self._start_supervisor(server)
 
     def _is_unchanged(
@@ -130,21 +114,42 @@ class Upstreams:
             return False
         if not isinstance(after.endpoint, StdioEndpoint):
             return True
-        seen = (
+        environments = (
             build_child_environment(after.endpoint, each.environ)
-            for each in (self._context, context)
+            for each in (self.context, context)
         )
         return (
-            self._context.cwd == context.cwd
-            and len({tuple(sorted(each.items())) for each in seen}) == 1
+            self.context.cwd == context.cwd
+            and len({tuple(sorted(each.items())) for each in environments}) == 1
         )
 
     def _create_supervisor(self, config: ServerConfig) -> Supervisor:
-        dossier = CachedServer(config, self._cache, self._notify_definitions_changed)
-        hold = anyio.Event() if config.lazy else self._start_signal
-        return self._attach_callbacks(
-            Supervisor(config, self._context, self._timing, self._notify_change, dossier, hold)
+        cached = CachedServer(config, self._cache, self.listener)
+        start_signal = anyio.Event() if config.lazy else self._start_signal
+        if config.connection == "per-scope":
+            return _PerScopeSupervisor(self, config, cached, start_signal)
+        return Supervisor(
+            config,
+            self.context,
+            self.timing,
+            self.listener,
+            cached=cached,
+            start_signal=start_signal,
         )
+
+    def start_scoped_supervisor(self, shared: Supervisor, bridge: ClientBridge) -> Supervisor:
+        """Start a supervisor that connects to the server of `shared` for one client only."""
+        client = bridge.client
+        capabilities = select_relayed_capabilities(client.capabilities)
+        server = Supervisor(
+            shared.config,
+            self.context,
+            self.timing,
+            _ScopedListener(self.listener, shared),
+            handshake_options=HandshakeOptions(capabilities, modern_first=not client.is_live),
+        )
+        self._start_supervisor(server)
+        return server
 
     def _start_supervisor(self, server: Supervisor) -> None:
         if self._tasks is not None:
@@ -162,15 +167,16 @@ class Upstreams:
             )
 
     async def _end_when_idle(self, server: Supervisor) -> None:
-        await server.calls.wait_until_idle()
-        for key in [key for key in self._scoped if key[0] is server]:
-            self._retire(self._scoped.pop(key))
+        await server.open_calls.wait_until_idle()
+        if isinstance(server, _PerScopeSupervisor):
+            for scoped in server.pop_all_scopes():
+                self._retire(scoped)
         scope = self._cancel_scopes.pop(server, None)
         if scope is not None:
             scope.cancel()
 
     def release(self, delay: float = 0.0) -> None:
-        """Servers that wait may start, after `delay` seconds; lazy ones go on waiting for a call."""
+        """Let waiting servers start after `delay` seconds; lazy ones still wait for a call."""
         if self._tasks is None or not delay:
             self._start_signal.set()
         elif not self._start_signal.is_set():
@@ -180,39 +186,18 @@ class Upstreams:
         await anyio.sleep(delay)
         self._start_signal.set()
 
-    def _select_supervisor(self, server: Supervisor, bridge: ClientBridge) -> Supervisor:
-        """Opened when it is first needed; ended with the scope."""
-        if server.config.connection == "shared":
-            return server
-        own = self._scoped.get((server, bridge.scope_id))
-        if own is None:
-            own = Supervisor(server.config, self._context, self._timing, lambda: None)
-            own.relay.on_notification, own.relay.list_roots = (
-                server.relay.on_notification,
-                server.relay.list_roots,
-            )
-            client = bridge.client
-            own.handshake_options = HandshakeOptions(
-                select_relayed_capabilities(client.capabilities), modern_first=not client.is_live
-            )
-            own.on_offers_changed = partial(self._handle_scoped_change, server)
-            self._scoped[server, bridge.scope_id] = own
-            self._start_supervisor(own)
-        return own
-
-    def _handle_scoped_change(self, server: Supervisor, kind: str) -> None:
-        """What a server offers is read on the connection that is everybody's."""
-        self.on_offers_changed(kind)
-        server.refresh_list(kind)
-
-    def end_scope(self, scope: str) -> None:
-        """Its connections are needed no more."""
-        for server, owner in [key for key in self._scoped if key[1] == scope]:
-            self._retire(self._scoped.pop((server, owner)))
+    def end_scope(self, scope_id: str) -> None:
+        """End the connections of a scope that has ended."""
+        for server in self.servers:
+            scoped = server.pop_scope(scope_id) if isinstance(server, _PerScopeSupervisor) else None
+            if scoped is not None:
+                self._retire(scoped)
 
     async def wait_until_settled(self, timeout: float) -> bool:
-        """Wait until every server is known, is ready, or has failed once; False when `timeout` came
-        first."""
+        """Wait until every server has cached tools, is ready, or has failed once.
+
+        Return False if `timeout` passes first.
+        """
         with anyio.move_on_after(timeout):
             for server in self.servers:
                 if not server.cached.has_listing:
@@ -221,8 +206,10 @@ class Upstreams:
         return False
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until `found`, which may hold once a server is there, or until every server that is
-        not lazy has been tried."""
+        """Wait until `condition` holds or every server that is not lazy has been tried.
+
+        The condition is evaluated at first and after the first attempt of each server.
+        """
         if condition():
             return
 
@@ -241,29 +228,71 @@ class Upstreams:
         for server in self.servers:
             server.notify_roots_changed()
 
-    def _attach_callbacks(self, server: Supervisor) -> Supervisor:
-        server.on_offers_changed = lambda what: self.on_offers_changed(what)
-        server.relay.on_notification = lambda notice: self.on_notification(notice)
-        server.relay.list_roots = lambda: self.list_roots()
-        server.select_supervisor = lambda respondent: self._select_supervisor(server, respondent)
-        return server
 
-    def _notify_change(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+class _PerScopeSupervisor(Supervisor):
+    """Sends each request over a connection of the client's scope.
 
-    def _notify_definitions_changed(
-        self, server: str, changes: tuple[DefinitionChange, ...]
+    Its own connection only keeps the lists of tools, resources and prompts current.
+    """
+
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        config: ServerConfig,
+        cached: CachedServer,
+        start_signal: anyio.Event,
     ) -> None:
-        if self.on_definitions_changed is not None:
-            self.on_definitions_changed(server, changes)
+        super().__init__(
+            config,
+            upstreams.context,
+            upstreams.timing,
+            upstreams.listener,
+            cached=cached,
+            start_signal=start_signal,
+        )
+        self._upstreams = upstreams
+        self._scoped: dict[str, Supervisor] = {}
+
+    async def send(
+        self, request: RequestSpec, bridge: ClientBridge, *, exclusive: bool = False
+    ) -> UpstreamAnswer | InputRequired:
+        scoped = self._scoped.get(bridge.scope_id)
+        if scoped is None:
+            scoped = self._upstreams.start_scoped_supervisor(self, bridge)
+            self._scoped[bridge.scope_id] = scoped
+        return await scoped.send(request, bridge, exclusive=exclusive)
+
+    def pop_scope(self, scope_id: str) -> Supervisor | None:
+        return self._scoped.pop(scope_id, None)
+
+    def pop_all_scopes(self) -> list[Supervisor]:
+        scoped, self._scoped = self._scoped, {}
+        return list(scoped.values())
+
+
+class _ScopedListener(NullListener):
+    """Receives the events of a connection of one scope. The lists are read on the shared one."""
+
+    def __init__(self, listener: UpstreamListener, shared: Supervisor) -> None:
+        self._listener = listener
+        self._shared = shared
+
+    def handle_offers_changed(self, kind: str) -> None:
+        self._listener.handle_offers_changed(kind)
+        self._shared.refresh_list(kind)
+
+    async def handle_notification(self, notification: ServerNotification) -> None:
+        await self._listener.handle_notification(notification)
+
+    def list_roots(self) -> list[JsonObject]:
+        return self._listener.list_roots()
 
 
 ReportRejectedTool = Callable[[RejectedTool], None]
 
 
 class ToolCatalogue:
-    """`say` is told once of each tool that is held back or odd, for as long as it stays so."""
+    """The tools of all servers. Each rejected or odd tool is reported once while it stays so."""
 
     def __init__(self, expose_name: ExposeName, report: ReportRejectedTool) -> None:
         self._expose_name = expose_name
@@ -272,17 +301,17 @@ class ToolCatalogue:
         self._cached: dict[str, tuple[Supervisor, tuple[JsonObject, ...], ServerTools]] = {}
 
     def list_tools(self, servers: Iterable[Supervisor]) -> list[UpstreamTool]:
-        """In the order of the configuration."""
+        """Return the tools in the order of the configuration."""
         return [tool for server in servers for tool in self.list_server_tools(server).tools]
 
     def list_server_tools(self, server: Supervisor) -> ServerTools:
-        learnt = self._cached.get(server.name)
-        if learnt is not None and learnt[0] is server and learnt[1] is server.tools:
-            return learnt[2]
-        offer = build_server_tools(server, self._expose_name)
-        self._cached[server.name] = (server, server.tools, offer)
-        self._report_new(server.name, frozenset((*offer.rejected, *offer.warnings)))
-        return offer
+        cached = self._cached.get(server.name)
+        if cached is not None and cached[0] is server and cached[1] is server.tools:
+            return cached[2]
+        found = build_server_tools(server, self._expose_name)
+        self._cached[server.name] = (server, server.tools, found)
+        self._report_new(server.name, frozenset((*found.rejected, *found.warnings)))
+        return found
 
     def _report_new(self, server: str, found: frozenset[RejectedTool]) -> None:
         for each in sorted(found - self._reported.get(server, frozenset()), key=str):

@@ -13,6 +13,7 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.upstream.cache import CachedServer, CatalogueCache, PastChange, ServerSnapshot
 from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.definition_diff import DefinitionChange
+from mcp_dispatch.upstream.listener import NullListener
 from mcp_dispatch.upstream.pagination import Listing
 
 CONFIG = ServerConfig("git", StdioEndpoint("git-server", env={"TOKEN": "s3cret"}), key="k1")
@@ -29,9 +30,13 @@ def build_cache(folder: Path, at: float = 7.0) -> CatalogueCache:
 def build_cached_server(
     folder: Path, reported: list[DefinitionChange] | None = None
 ) -> CachedServer:
-    return CachedServer(
-        CONFIG, build_cache(folder), lambda _, changes: (reported or []).extend(changes)
-    )
+    class Listener(NullListener):
+        def handle_definitions_changed(
+            self, server: str, changes: tuple[DefinitionChange, ...]
+        ) -> None:
+            (reported if reported is not None else []).extend(changes)
+
+    return CachedServer(CONFIG, build_cache(folder), Listener())
 
 
 def test_what_was_learnt_is_known_to_the_next_process(tmp_path: Path) -> None:

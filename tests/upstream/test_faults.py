@@ -19,6 +19,7 @@ from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.upstreams.raw import VENDOR_RESULT
 from tests.support.upstreams.support import (
     HeldPause,
+    call_tool,
     is_running,
     list_starts,
     raw_server,
@@ -34,7 +35,7 @@ from tests.support.upstreams.web import run_web_upstream
 
 async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | ProtocolError:
     with anyio.fail_after(60):
-        return await server.call(tool, arguments, meta={}, progress=None)
+        return await call_tool(server, tool, arguments)
 
 
 async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
@@ -194,7 +195,7 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
             tmp_path,
             *configs,
             web.build_config(),
-            timing=Timing(pause=skip_pause, tolerance=CircuitLimits(99)),
+            timing=Timing(pause=skip_pause, circuit_limits=CircuitLimits(99)),
         ) as every,
     ):
         for server in every.servers:
@@ -203,7 +204,7 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
         async def echo(server: Supervisor, nonce: str) -> None:
             heard = outcomes.setdefault(nonce, [])
             try:
-                answer = await server.call("echo", {"text": nonce}, meta={}, progress=None)
+                answer = await call_tool(server, "echo", {"text": nonce})
                 heard.append("mine" if f"'{nonce}'" in str(answer) else f"another's: {answer}")
             except CallFailed:
                 heard.append("failed")
@@ -261,7 +262,7 @@ async def test_twenty_servers_of_which_five_are_broken_and_nothing_runs_twice(
 
         async def echo(server: Supervisor, nonce: str) -> None:
             arguments: JsonObject = {"text": nonce}
-            answer = await server.call("echo", arguments, meta={}, progress=None)
+            answer = await call_tool(server, "echo", arguments)
             answers.append((nonce, answer))
 
         async with anyio.create_task_group() as tasks:

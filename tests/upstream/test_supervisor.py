@@ -14,10 +14,12 @@ from mcp_dispatch.upstream.backoff import Backoff
 from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.lifecycle import ServerState, Timing
+from mcp_dispatch.upstream.listener import NullListener
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.upstreams.raw import VENDOR_RESULT
 from tests.support.upstreams.support import (
     HeldPause,
+    call_tool,
     is_running,
     list_starts,
     raw_launch,
@@ -38,7 +40,7 @@ NOT_REPEATED = (
 
 async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | ProtocolError:
     with anyio.fail_after(20):
-        return await server.call(tool, arguments, meta={}, progress=None)
+        return await call_tool(server, tool, arguments)
 
 
 async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
@@ -107,7 +109,7 @@ async def test_a_list_that_never_comes_is_a_failed_start(tmp_path: Path) -> None
     pause = HeldPause()
     config = raw_server("mute", "--mute-list")
 
-    async with run_supervised(tmp_path, config, listing=0.2, pause=pause) as server:
+    async with run_supervised(tmp_path, config, list_timeout=0.2, pause=pause) as server:
         await wait_for_state(server, ServerState.DOWN)
 
         assert server.problem == "did not answer 'tools/list' within 0.2 s"
@@ -116,7 +118,7 @@ async def test_a_list_that_never_comes_is_a_failed_start(tmp_path: Path) -> None
 async def test_a_call_to_a_server_that_is_still_starting_waits_no_longer_than_the_deadline(
     tmp_path: Path,
 ) -> None:
-    async with run_supervised(tmp_path, raw_server("mute", "--mute"), patience=0.2) as server:
+    async with run_supervised(tmp_path, raw_server("mute", "--mute"), connect_wait=0.2) as server:
         message = await read_failure(server, "vendor")
 
     assert message == (
@@ -298,10 +300,14 @@ async def test_a_disabled_server_is_never_started(tmp_path: Path) -> None:
 async def test_a_changed_list_is_read_again_and_told(tmp_path: Path) -> None:
     changed = anyio.Event()
 
-    async with run_upstreams(tmp_path, raw_server()) as every:
+    class Listener(NullListener):
+        def handle_tools_changed(self) -> None:
+            changed.set()
+
+    async with run_upstreams(tmp_path, raw_server(), listener=Listener()) as every:
         server = every.servers[0]
         await every.wait_until_settled(10)
-        every.on_change = changed.set
+        changed = anyio.Event()
 
         await call(server, "grow", name="grown")
         with anyio.fail_after(10):
@@ -326,7 +332,7 @@ async def test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval
         assert server.tools[-1]["name"] == "grown"
         # Once at the start and once for all of the notices, until the interval is over.
         assert len(read_received(log, "tools/list")) == 2
-        assert pause.requested == [Timing().relist]
+        assert pause.requested == [Timing().relist_interval]
 
 
 async def test_the_tools_of_a_server_that_died_stay_known(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.upstream.config.model import ServerConfig, ToolSelection
 from mcp_dispatch.upstream.lifecycle import Timing
+from mcp_dispatch.upstream.listener import NullListener
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import RejectedTool, UpstreamTool, build_server_tools
 from mcp_dispatch.upstream.transports.open import LaunchContext
@@ -178,7 +179,7 @@ async def test_unusable_tools_are_held_back_and_the_others_stay(tmp_path: Path) 
 def build_idle_supervisor(tmp_path: Path, **more: Any) -> Supervisor:
     """A supervisor that is not running: enough where only definitions matter."""
     place = LaunchContext(ProcessGroup(), tmp_path, {}, tmp_path)
-    return Supervisor(raw_server("raw", **more), place, Timing(), lambda: None)
+    return Supervisor(raw_server("raw", **more), place, Timing(), NullListener())
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from mcp_dispatch.registry.names import Naming, NamingStyle, build_exposed_name
 from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.lifecycle import ServerState, Timing
+from mcp_dispatch.upstream.listener import NullListener
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import build_server_tools
 from mcp_dispatch.upstream.transports.open import LaunchContext
@@ -246,7 +247,7 @@ async def test_what_is_known_of_servers_is_shown_without_starting_them(tmp_path:
 
 def build_idle_supervisor(name: str, tools: tuple[JsonObject, ...]) -> Supervisor:
     place = LaunchContext(ProcessGroup(), Path("/nowhere"), {}, Path("/nowhere"))
-    server = Supervisor(ServerConfig(name, StdioEndpoint("c")), place, Timing(), lambda: None)
+    server = Supervisor(ServerConfig(name, StdioEndpoint("c")), place, Timing(), NullListener())
     server.tools = tools
     return server
 

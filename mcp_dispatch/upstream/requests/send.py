@@ -1,21 +1,26 @@
-"""One request over one connection to a server: sent once, its failure told in words for the model."""
+"""Sends requests to one server: each at most once, with failures worded for the model."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-import anyio
-
-from mcp_dispatch.model.client import ClientRequestError
+from mcp_dispatch.model.client import ClientBridge, ClientRequestError, InputRequired
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.config.model import ServerConfig
-from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.errors import CallFailed, ConnectionLost, RequestLost, RequestNotExecuted
+from mcp_dispatch.upstream.lifecycle import ConnectionLease, Lifecycle
 from mcp_dispatch.upstream.requests.deadline import IdleTimeout
-from mcp_dispatch.upstream.requests.relay import ListRoots
-from mcp_dispatch.upstream.requests.request import UpstreamAnswer, UpstreamRequest, filter_objects
+from mcp_dispatch.upstream.requests.open_calls import OpenCalls
+from mcp_dispatch.upstream.requests.relay import Relay
+from mcp_dispatch.upstream.requests.request import (
+    SpawnTask,
+    UpstreamAnswer,
+    UpstreamRequest,
+    filter_objects,
+)
 from mcp_dispatch.upstream.requests.server_requests import (
     CANCELLED,
     ELICITATION,
@@ -23,6 +28,9 @@ from mcp_dispatch.upstream.requests.server_requests import (
     ServerRequest,
 )
 
+MAX_ROUNDS: Final = 20
+
+_UNDECLARED: Final = -32601
 _NOT_REPEATED: Final = (
     "The call was not repeated: check whether it took effect before you try again."
 )
@@ -30,97 +38,126 @@ _NOT_REPEATED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """One request to a server; `what` is asked for, in words for the model."""
+    """One request to a server. `label` names what is requested in messages for the model."""
 
     method: str
     params: JsonObject
     label: str
     meta: JsonObject | None = None
     progress: Progress | None = None
-    upstream_request: UpstreamRequest | None = None
     definition: JsonObject | None = None
-    """Of the tool, as the call was judged by it."""
+    """The definition of the tool that the call was permitted for."""
 
 
-class ConnectionLease:
-    """One connection, from the start of its transport. `end` is final once `ended` is set."""
+class RequestSender:
+    """Sends the requests of all clients to one server."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.ready = anyio.Event()
-        self.ended = anyio.Event()
-        self.end_reason = "closed its output"
+    def __init__(
+        self, config: ServerConfig, lifecycle: Lifecycle, relay: Relay, spawn_task: SpawnTask
+    ) -> None:
+        self._config = config
+        self._lifecycle = lifecycle
+        self._relay = relay
+        self._spawn_task = spawn_task
+        self.open_calls = OpenCalls(config)
 
-    async def has_ended(self, timeout: float) -> bool:
-        """Whether this connection is over; how it ended is known then."""
-        if self.connection.closed.is_set():
-            with anyio.move_on_after(timeout):
-                await self.ended.wait()
-        return self.ended.is_set()
+    async def send(
+        self, spec: RequestSpec, bridge: ClientBridge, *, exclusive: bool = False
+    ) -> UpstreamAnswer | InputRequired:
+        """Return the server's answer, or its requests to the client. Raises `CallFailed`."""
+        request = UpstreamRequest(bridge, spec.progress)
+        send = partial(self._send_rounds, spec, exclusive)
+        return await request.run(send, self._spawn_task)
 
+    async def _send_rounds(
+        self, spec: RequestSpec, exclusive: bool, request: UpstreamRequest
+    ) -> UpstreamAnswer:
+        async with self.open_calls.admit(exclusive=exclusive):
+            return await run_rounds(
+                partial(self._send_round, spec, request),
+                spec.params,
+                request,
+                self._config.name,
+                self._relay.list_roots,
+            )
 
-def check_definition(request: RequestSpec, tools: tuple[JsonObject, ...], server: str) -> None:
-    """A call was judged by what was known of its tool; the server may tell otherwise since."""
-    judged = request.definition
-    if judged is None or any(each is judged for each in tools):
-        return
-    named = [each for each in tools if each.get("name") == judged.get("name")]
-    if named and all(repr(each) != repr(judged) for each in named):
-        raise CallFailed(
-            f"The server {server!r} has changed what {request.label!r} is since this call "
-            "was judged. Nothing was sent. Look at the tool's definition again before you "
-            "call it."
-        )
+    async def _send_round(
+        self, spec: RequestSpec, request: UpstreamRequest, params: JsonObject
+    ) -> UpstreamAnswer:
+        """Send once more over a new connection if the server has certainly not executed it."""
+        lease = await self._lifecycle.acquire_lease()
+        try:
+            return await self._send_over(lease, spec, request, params)
+        except RequestNotExecuted as error:
+            if not await lease.has_ended(self._lifecycle.timing.connect_wait):
+                raise self._to_call_failed(error) from error
+        lease = await self._lifecycle.acquire_lease()
+        try:
+            return await self._send_over(lease, spec, request, params)
+        except RequestNotExecuted as error:
+            raise self._to_call_failed(error) from error
 
+    async def _send_over(
+        self,
+        lease: ConnectionLease,
+        spec: RequestSpec,
+        request: UpstreamRequest,
+        params: JsonObject,
+    ) -> UpstreamAnswer:
+        """Raises `CallFailed`, and `RequestNotExecuted` if the request may be sent once more."""
+        self._check_definition(spec)
+        config, label = self._config, spec.label
+        try:
+            return await lease.connection.request(
+                spec.method,
+                params,
+                meta=spec.meta,
+                progress=None if spec.progress is None else request.report_progress,
+                upstream_request=request,
+                timeout=config.timeout,
+                idle_timeout=config.idle_timeout,
+            )
+        except IdleTimeout as error:
+            raise CallFailed(
+                f"The server {config.name!r} reported no progress of {label!r} for "
+                f"{config.idle_timeout:g} s and was told to stop; the call may have taken "
+                'effect. A longer "idleTimeout" (in milliseconds) can be set in its entry under '
+                '"mcpServers".'
+            ) from error
+        except TimeoutError as error:
+            raise CallFailed(
+                f"The server {config.name!r} did not answer {label!r} within "
+                f"{config.timeout:g} s and was told to stop; the call may have taken effect. "
+                'A longer "timeout" (in milliseconds) can be set in its entry under "mcpServers".'
+            ) from error
+        except ConnectionLost as error:
+            await lease.has_ended(self._lifecycle.timing.connect_wait)
+            restart = "It is being restarted." if config.restart else "The next call restarts it."
+            raise CallFailed(
+                f"The server {config.name!r} {lease.end_reason} while it ran {label!r}. {restart} "
+                f"{_NOT_REPEATED}"
+            ) from error
+        except RequestLost as error:
+            raise CallFailed(
+                f"The server {config.name!r} {error} while it ran {label!r}. {_NOT_REPEATED}"
+            ) from error
 
-async def send_request(
-    lease: ConnectionLease, request: RequestSpec, config: ServerConfig, end_timeout: float
-) -> JsonObject | ProtocolError:
-    """Raises `CallFailed`, and `NotTaken` where the request may be sent once more."""
-    what = request.label
-    try:
-        return await lease.connection.request(
-            *(request.method, request.params),
-            meta=request.meta,
-            progress=request.progress,
-            upstream_request=request.upstream_request,
-            timeout=config.timeout,
-            idle_timeout=config.idle_timeout,
-        )
-    except IdleTimeout as error:
-        raise CallFailed(
-            f"The server {config.name!r} reported no progress of {what!r} for "
-            f"{config.idle_timeout:g} s and was told to stop; the call may have taken "
-            'effect. A longer "idleTimeout" (in milliseconds) can be set in its entry under '
-            '"mcpServers".'
-        ) from error
-    except TimeoutError as error:
-        raise CallFailed(
-            f"The server {config.name!r} did not answer {what!r} within "
-            f"{config.timeout:g} s and was told to stop; the call may have taken effect. "
-            'A longer "timeout" (in milliseconds) can be set in its entry under "mcpServers".'
-        ) from error
-    except ConnectionLost as error:
-        await lease.has_ended(end_timeout)
-        raise CallFailed(
-            f"The server {config.name!r} {lease.end_reason} while it ran {what!r}. {_describe_restart(config)} "
-            f"{_NOT_REPEATED}"
-        ) from error
-    except RequestLost as error:
-        raise CallFailed(
-            f"The server {config.name!r} {error} while it ran {what!r}. {_NOT_REPEATED}"
-        ) from error
+    def _check_definition(self, spec: RequestSpec) -> None:
+        """Raise `CallFailed` if the tool has changed since the call was permitted."""
+        permitted, tools = spec.definition, self._lifecycle.tools
+        if permitted is None or any(each is permitted for each in tools):
+            return
+        named = [each for each in tools if each.get("name") == permitted.get("name")]
+        if named and all(repr(each) != repr(permitted) for each in named):
+            raise CallFailed(
+                f"The server {self._config.name!r} has changed what {spec.label!r} is since this "
+                "call was judged. Nothing was sent. Look at the tool's definition again before "
+                "you call it."
+            )
 
+    def _to_call_failed(self, error: RequestNotExecuted) -> CallFailed:
+        return CallFailed(f"The server {self._config.name!r} {error}. Nothing was run.")
 
-def to_call_failed(error: RequestNotExecuted, server: str) -> CallFailed:
-    return CallFailed(f"The server {server!r} {error}. Nothing was run.")
-
-
-def _describe_restart(config: ServerConfig) -> str:
-    return "It is being restarted." if config.restart else "The next call restarts it."
-
-
-MAX_ROUNDS: Final = 20
 
 SendRound = Callable[[JsonObject], Awaitable[UpstreamAnswer]]
 
@@ -128,51 +165,61 @@ SendRound = Callable[[JsonObject], Awaitable[UpstreamAnswer]]
 async def run_rounds(
     send_round: SendRound,
     params: JsonObject,
-    upstream_request: UpstreamRequest,
+    request: UpstreamRequest,
     server: str,
-    list_roots: ListRoots,
+    list_roots: Callable[[], list[JsonObject]],
 ) -> UpstreamAnswer:
-    """The result that the last round brings. Raises `CallFailed`."""
-    request = params
+    """Send a request, and send it again with answers as often as the server requires input.
+
+    Return the result of the last round. Raises `CallFailed`.
+    """
+    round_params = params
     for _ in range(MAX_ROUNDS):
-        answer = await send_round(request)
+        answer = await send_round(round_params)
         if isinstance(answer, ProtocolError) or answer.get("resultType") != "input_required":
             return answer
         if not answer.get("inputRequests") and "requestState" not in answer:
             raise CallFailed(f"The server {server!r} wants to ask something and does not say what.")
         more: JsonObject = {
-            "inputResponses": await _collect_responses(answer, upstream_request, server, list_roots)
+            "inputResponses": await _collect_responses(answer, request, server, list_roots)
         }
         if "requestState" in answer:
             more["requestState"] = answer["requestState"]
-        request = {**params, **more}
+        round_params = {**params, **more}
     raise CallFailed(f"The server {server!r} asked in more than {MAX_ROUNDS} rounds; it was left.")
 
 
 async def _collect_responses(
-    answer: JsonObject, upstream_request: UpstreamRequest, server: str, list_roots: ListRoots
+    answer: JsonObject,
+    request: UpstreamRequest,
+    server: str,
+    list_roots: Callable[[], list[JsonObject]],
 ) -> JsonObject:
-    asked = filter_objects(answer.get("inputRequests"))
-    inquiries = {key: _parse_server_request(server, each) for key, each in asked.items()}
-    client = upstream_request.bridge.client
+    """Answer requests for roots here, unless the client can, and put the others to the client."""
+    input_requests = {
+        key: _parse_server_request(server, each)
+        for key, each in filter_objects(answer.get("inputRequests")).items()
+    }
+    client = request.bridge.client
     forward_roots = not client.is_live and "roots" in client.capabilities
-    own = {key for key, each in inquiries.items() if each.method == ROOTS and not forward_roots}
-    put = {key: each for key, each in inquiries.items() if key not in own}
+    own = {
+        key for key, each in input_requests.items() if each.method == ROOTS and not forward_roots
+    }
+    forwarded = {key: each for key, each in input_requests.items() if key not in own}
     try:
         answers: JsonObject = (
-            {**await upstream_request.ask_all(put, client.early_responses)} if put else {}
+            {**await request.ask_all(forwarded, client.early_responses)} if forwarded else {}
         )
-    except ClientRequestError as failure:
-        if not all(each.method == ELICITATION for each in put.values()) or _is_undeclared(failure):
+    except ClientRequestError as error:
+        only_elicitations = all(each.method == ELICITATION for each in forwarded.values())
+        if not only_elicitations or error.code == _UNDECLARED:
             raise CallFailed(
-                f"The server {server!r} has a question that cannot be answered: {failure.message}"
-            ) from failure
-        answers = {key: dict(CANCELLED) for key in put}
-    return {key: {"roots": [*list_roots()]} if key in own else answers[key] for key in inquiries}
-
-
-def _is_undeclared(failure: ClientRequestError) -> bool:
-    return failure.code == -32601
+                f"The server {server!r} has a question that cannot be answered: {error.message}"
+            ) from error
+        answers = {key: dict(CANCELLED) for key in forwarded}
+    return {
+        key: {"roots": [*list_roots()]} if key in own else answers[key] for key in input_requests
+    }
 
 
 def _parse_server_request(server: str, request: JsonObject) -> ServerRequest:

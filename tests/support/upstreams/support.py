@@ -10,11 +10,18 @@ from typing import Any
 
 import anyio
 
+from mcp_dispatch.model.client import ClientBridge, InputRequired, NoClient
+from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.outcome import ProtocolError
+from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.upstream.config.model import MAX_MESSAGE_BYTES, ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.connection import Connection
 from mcp_dispatch.upstream.lifecycle import ServerState, Timing
+from mcp_dispatch.upstream.listener import UpstreamListener
+from mcp_dispatch.upstream.requests.send import RequestSpec
 from mcp_dispatch.upstream.supervisor import Supervisor
+from mcp_dispatch.upstream.transports.open import LaunchContext
 from mcp_dispatch.upstream.transports.process import StderrLog, run_server_process
 from mcp_dispatch.upstream.transports.stdio import StdioTransport
 from mcp_dispatch.upstream.upstreams import Upstreams
@@ -97,11 +104,17 @@ async def run_upstreams(
     *configs: ServerConfig,
     environ: Mapping[str, str] | None = None,
     timing: Timing | None = None,
+    listener: UpstreamListener | None = None,
 ) -> AsyncGenerator[Upstreams, None]:
     seen = os.environ if environ is None else environ
     async with (
         ProcessGroup() as children,
-        Upstreams(configs, children, folder, seen, cwd=folder, timing=timing) as every,
+        Upstreams(
+            configs,
+            LaunchContext(children, folder / "logs", seen, folder),
+            listener,
+            timing=timing,
+        ) as every,
     ):
         yield every
 
@@ -112,6 +125,17 @@ async def run_supervised(
 ) -> AsyncGenerator[Supervisor, None]:
     async with run_upstreams(folder, config, timing=Timing(**timing)) as every:
         yield every.servers[0]
+
+
+async def call_tool(
+    server: Supervisor, tool: str, arguments: JsonObject, progress: Progress | None = None
+) -> JsonObject | ProtocolError:
+    """Call a tool for a client that answers no requests of the server."""
+    params: JsonObject = {"name": tool, "arguments": arguments}
+    spec = RequestSpec("tools/call", params, tool, {}, progress)
+    answer = await server.send(spec, ClientBridge("test", NoClient()))
+    assert not isinstance(answer, InputRequired)
+    return answer
 
 
 @asynccontextmanager

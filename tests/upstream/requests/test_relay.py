@@ -12,7 +12,8 @@ from mcp_dispatch.model.client import ClientBridge, ClientRequestError, InputReq
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.upstream.aggregator import matches_template
 from mcp_dispatch.upstream.errors import CallFailed
-from mcp_dispatch.upstream.requests.relay import Relay, ServerNotification
+from mcp_dispatch.upstream.listener import NullListener, ServerNotification
+from mcp_dispatch.upstream.requests.relay import Relay
 from mcp_dispatch.upstream.requests.request import (
     MAX_SERVER_REQUESTS,
     SpawnTask,
@@ -131,8 +132,11 @@ async def test_a_flood_of_questions_ends() -> None:
 
 
 async def test_roots_are_what_we_know_and_need_no_client() -> None:
-    relay = Relay("weather")
-    relay.list_roots = lambda: [{"uri": "file:///work", "name": "work"}]
+    class Listener(NullListener):
+        def list_roots(self) -> list[JsonObject]:
+            return [{"uri": "file:///work", "name": "work"}]
+
+    relay = Relay("weather", Listener())
 
     assert await relay.answer("roots/list", {}, None) == {
         "roots": [{"uri": "file:///work", "name": "work"}]
@@ -162,26 +166,25 @@ async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
 
 
 async def test_notices_of_a_request_are_delivered_before_its_result_and_in_order() -> None:
-    relay, person = Relay("weather"), Person()
-    heard: list[ServerNotification] = []
+    delivered: list[ServerNotification] = []
 
-    async def hear(notice: ServerNotification) -> None:
-        await anyio.lowlevel.checkpoint()
-        heard.append(notice)
+    class Listener(NullListener):
+        async def handle_notification(self, notification: ServerNotification) -> None:
+            await anyio.lowlevel.checkpoint()
+            delivered.append(notification)
 
-    relay.on_notification = hear
-    errand = build_request(person)
+    relay, request = Relay("weather", Listener()), build_request(Person())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(relay.deliver)
         await anyio.wait_all_tasks_blocked()
-        with relay.track_request(1, errand):
+        with relay.track_request(1, request):
             for number in range(20):
                 relay.handle_notification("notifications/message", {"data": number}, None)
             await relay.drain()
         tasks.cancel_scope.cancel()
 
-    assert [notice.params["data"] for notice in heard] == list(range(20))
-    assert {notice.upstream_request for notice in heard} == {errand}
+    assert [each.params["data"] for each in delivered] == list(range(20))
+    assert {each.upstream_request for each in delivered} == {request}
 
 
 # -- clients that take questions along

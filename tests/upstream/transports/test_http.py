@@ -16,7 +16,7 @@ from mcp_dispatch.upstream.backoff import CircuitLimits
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.lifecycle import ServerState
 from mcp_dispatch.upstream.supervisor import Supervisor
-from tests.support.upstreams.support import run_supervised, skip_pause, wait_for_state
+from tests.support.upstreams.support import call_tool, run_supervised, skip_pause, wait_for_state
 from tests.support.upstreams.web import Style, WebUpstream, run_web_upstream
 from tests.support.upstreams.web_process import run_web_process
 
@@ -40,7 +40,7 @@ async def run_chained(
 
 async def call(server: Supervisor, tool: str, **arguments: Any) -> JsonObject | ProtocolError:
     with anyio.fail_after(30):
-        return await server.call(tool, arguments, meta={}, progress=None)
+        return await call_tool(server, tool, arguments)
 
 
 async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
@@ -136,7 +136,7 @@ async def test_progress_arrives_in_order_before_the_result(tmp_path: Path) -> No
         heard.append(progress["progress"])
 
     async with run_chained(tmp_path) as (_, server):
-        answer = await server.call("progress", {"steps": 50}, meta={}, progress=hear)
+        answer = await call_tool(server, "progress", {"steps": 50}, hear)
 
         assert text(answer) == "done"
         assert heard == list(range(50))
@@ -568,7 +568,7 @@ async def test_a_change_of_tools_that_is_told_unasked_is_heard(tmp_path: Path) -
     async def speak(reply: Any, _: Any) -> None:
         web.tools.append("grown")
         await reply.open_events()
-        await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await reply.send_event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await anyio.sleep_forever()
 
     async with run_web_upstream() as web:
@@ -611,7 +611,7 @@ async def test_a_server_that_trickles_its_greeting_is_down_after_its_deadline(
 
 async def test_fifty_restarts_leave_no_descriptor_open(tmp_path: Path) -> None:
     before = 0
-    patient = {"pause": skip_pause, "tolerance": CircuitLimits(max_failures=10**9)}
+    patient = {"pause": skip_pause, "circuit_limits": CircuitLimits(max_failures=10**9)}
 
     async with (
         run_web_upstream() as web,
@@ -633,7 +633,7 @@ async def test_fifty_restarts_leave_no_descriptor_open(tmp_path: Path) -> None:
 
 async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -> None:
     async def refuse(reply: Any, asked: Any) -> None:
-        await reply.whole(405)
+        await reply.send_response(405)
 
     async with run_web_upstream() as web:
         web._initialize = refuse  # pyright: ignore[reportPrivateUsage]  it takes no greeting

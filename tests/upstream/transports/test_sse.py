@@ -16,7 +16,7 @@ from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.lifecycle import ServerState
 from mcp_dispatch.upstream.supervisor import Supervisor
 from tests.support.paths import UPSTREAMS
-from tests.support.upstreams.support import run_supervised, skip_pause, wait_for_state
+from tests.support.upstreams.support import call_tool, run_supervised, skip_pause, wait_for_state
 from tests.support.upstreams.web import ReceivedRequest, Reply, WebUpstream, run_web_upstream
 
 SDK = str(UPSTREAMS / "sdk_http.py")
@@ -77,15 +77,15 @@ async def run_chained(folder: Path) -> AsyncGenerator[tuple[EventUpstream, Super
             tasks.cancel_scope.cancel()
 
 
-async def call_tool(server: Supervisor, tool: str, **arguments: Any) -> Any:
-    answer = await server.call(tool, arguments, meta={}, progress=None)
+async def call_json(server: Supervisor, tool: str, **arguments: Any) -> Any:
+    answer = await call_tool(server, tool, arguments)
     assert isinstance(answer, dict)
     return answer["content"]
 
 
 async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
     with pytest.raises(CallFailed) as caught:
-        await call_tool(server, tool, **arguments)
+        await call_json(server, tool, **arguments)
     return str(caught.value)
 
 
@@ -93,7 +93,7 @@ async def test_messages_go_to_the_named_address_and_answers_come_on_the_stream(
     tmp_path: Path,
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
-        assert await call_tool(server, "echo", text="hello") == [{"type": "text", "text": "hello"}]
+        assert await call_json(server, "echo", text="hello") == [{"type": "text", "text": "hello"}]
 
     assert [(each.verb, each.path) for each in web.asked[:2]] == [
         ("GET", "/mcp"),
@@ -106,7 +106,7 @@ async def test_the_end_of_the_stream_fails_what_is_open_and_the_server_is_reache
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
         message = await read_failure(server, "hang_up")
-        again = await call_tool(server, "echo", text="back")
+        again = await call_json(server, "echo", text="back")
 
         assert again == [{"type": "text", "text": "back"}]
     assert message == (
@@ -128,7 +128,7 @@ async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
         ) as server:
             await web.wait_for_request("resources/list", 2)
 
-            assert await call_tool(server, "echo", text="on") == [{"type": "text", "text": "on"}]
+            assert await call_json(server, "echo", text="on") == [{"type": "text", "text": "on"}]
         tasks.cancel_scope.cancel()
     assert [record.getMessage() for record in caplog.records] == [
         "upstream web closed its event stream"
@@ -139,7 +139,7 @@ async def test_a_call_that_was_turned_away_leaves_the_stream_alone(tmp_path: Pat
     async with run_chained(tmp_path) as (web, server):
         message = await read_failure(server, "status", status=429)
 
-        assert await call_tool(server, "echo", text="on") == [{"type": "text", "text": "on"}]
+        assert await call_json(server, "echo", text="on") == [{"type": "text", "text": "on"}]
     assert message == ("The server 'web' answered HTTP 429 (Too Many Requests). Nothing was run.")
     assert len([each for each in web.asked if each.verb == "GET"]) == 1
 
@@ -189,6 +189,6 @@ async def test_a_server_of_the_sdk_is_called(tmp_path: Path, kind: Any, path: st
             async with run_supervised(tmp_path, config, pause=skip_pause) as server:
                 await wait_for_state(server, ServerState.READY)
 
-                content = await call_tool(server, "add", a=2, b=3)
+                content = await call_json(server, "add", a=2, b=3)
             process.kill()
     assert content == [{"type": "text", "text": "5"}]
