@@ -1,1 +1,1 @@
-"""Streamable HTTP: the address and its token, who may come in, and the server that answers."""
+"""Streamable HTTP: the listening socket, authentication, request limits and the ASGI stack."""

@@ -1,20 +1,26 @@
-"""The requests that are being served, and how they end when the server does."""
+"""The HTTP requests that are being served, and how they end when the server stops."""
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 from starlette.types import Message, Receive, Send
 
-CANCEL_GRACE_SECONDS = 1.0
-"""How long a call that has been told to stop may take to answer that it was."""
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
+
+CANCEL_GRACE_SECONDS: Final = 1.0
+"""How long a cancelled call may take to send its error response."""
 
 
 @dataclass(eq=False, slots=True)
 class ActiveRequest:
-    """One request and its answer. `over` is set when the client has left or the server ends: what
-    the request started has no reason to go on."""
+    """One request and its response.
+
+    `ended` is set when the client has disconnected or the server stops: nobody waits any more
+    for what the request started.
+    """
 
     is_stream: bool
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -23,7 +29,7 @@ class ActiveRequest:
     _response_complete: bool = False
 
     def watch_receive(self, receive: Receive) -> Receive:
-        """Notices that the client has left."""
+        """Return a `receive` that sets `ended` when the client disconnects."""
 
         async def receive_and_check() -> Message:
             message = await receive()
@@ -34,7 +40,7 @@ class ActiveRequest:
         return receive_and_check
 
     def track_send(self, send: Send) -> Send:
-        """Knows how much of the answer is out."""
+        """Return a `send` that records how much of the response has been sent."""
 
         async def send_and_record(message: Message) -> None:
             await send(message)
@@ -59,7 +65,7 @@ class ActiveRequest:
 
     @asynccontextmanager
     async def guard_response(self, send: Send) -> AsyncGenerator[None, None]:
-        """Around the answer: cut short by `end`, which still leaves a complete response."""
+        """Let `end` cancel the block, and complete the response in that case."""
         try:
             with self._cancel_scope:
                 yield
@@ -70,43 +76,44 @@ class ActiveRequest:
 
 
 class ActiveRequests:
-    """Everyone who is being served."""
+    """All requests that are being served."""
 
     def __init__(self) -> None:
         self._requests: set[ActiveRequest] = set()
-        self._request_removed = anyio.Event()
+        self._request_removed = ChangeSignal()
         self.closing = False
-        """Set when nobody is let in any more."""
+        """Whether new requests are rejected."""
 
     @asynccontextmanager
     async def track(self, *, is_stream: bool) -> AsyncGenerator[ActiveRequest, None]:
-        """`is_stream`: it waits for news without an end of its own, so nobody waits for it."""
-        visit = ActiveRequest(is_stream)
-        self._requests.add(visit)
+        """Keep a request for the duration of the block.
+
+        `is_stream`: the response has no end of its own, so a shutdown does not wait for it.
+        """
+        request = ActiveRequest(is_stream)
+        self._requests.add(request)
         try:
-            yield visit
+            yield request
         finally:
-            self._requests.discard(visit)
-            left, self._request_removed = self._request_removed, anyio.Event()
-            left.set()
+            self._requests.discard(request)
+            self._request_removed.notify()
 
     async def close(self, grace: float) -> None:
-        """Streams end at once; calls may finish for `grace` seconds, then they are cancelled."""
+        """End streams at once; let calls finish for `grace` seconds and then cancel them."""
         self.closing = True
-        _end_all(visit for visit in self._requests if visit.is_stream)
+        _end_all(request for request in self._requests if request.is_stream)
         with anyio.move_on_after(grace):
             await self._wait_until_empty()
-        for visit in self._requests:
-            visit.ended.set()
+        for request in self._requests:
+            request.ended.set()
         with anyio.move_on_after(CANCEL_GRACE_SECONDS):
             await self._wait_until_empty()
         _end_all(self._requests)
 
     async def _wait_until_empty(self) -> None:
-        while self._requests:
-            await self._request_removed.wait()
+        await self._request_removed.wait_until(lambda: not self._requests)
 
 
 def _end_all(requests: Iterable[ActiveRequest]) -> None:
-    for visit in list(requests):
-        visit.end()
+    for request in list(requests):
+        request.end()

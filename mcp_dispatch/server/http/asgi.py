@@ -1,8 +1,7 @@
-"""The ASGI application: what comes through the door is read and checked, then the SDK's."""
+"""The ASGI application: a stack of middlewares around the SDK's application."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -20,95 +19,137 @@ from mcp_dispatch.wire.jsonrpc import (
 )
 from mcp_dispatch.wire.sdk import PRINCIPAL_KEY, REQUEST_ENDED_KEY
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-_SESSION_HEADER = "mcp-session-id"
-_LISTEN_METHOD = "subscriptions/listen"
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+_SESSION_HEADER: Final = "mcp-session-id"
+_LISTEN_METHOD: Final = "subscriptions/listen"
+_HEAD_KEY: Final = "mcp_dispatch.message_head"
 
 
 @dataclass(frozen=True, slots=True)
 class _MessageHead:
-    """What we need to know of a message; a response has no method, a notification no id."""
+    """The id and method of a message; a response has no method, a notification no id."""
 
     id: str | int | None
     method: str | None
 
 
-class _MessageRejected(Exception):
-    """A message that the SDK does not get to see."""
+def build_app(
+    sdk_app: ASGIApp,
+    authenticator: Authenticator,
+    body_limiter: BodyLimiter,
+    active_requests: ActiveRequests,
+) -> ASGIApp:
+    """Return the stack of middlewares. A request passes through the last one first."""
+    app: ASGIApp = RequestTracking(sdk_app, active_requests)
+    app = UniqueRequestIds(app)
+    app = MessageValidation(app, body_limiter)
+    app = ShutdownGate(app, active_requests)
+    return Authentication(app, authenticator)
 
-    def __init__(self, problem: EnvelopeProblem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
 
+class Authentication:
+    """Rejects requests without permission; puts the principal of the others into the scope."""
 
-class McpAsgiApp:
-    """`inside` is the SDK's application, for requests that may come in."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        authenticator: Authenticator,
-        body_limiter: BodyLimiter,
-        active_requests: ActiveRequests,
-    ) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
         self._authenticator = authenticator
-        self._body_limiter = body_limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = self._authenticator.check_request(scope)
+        if response is not None:
+            await response(scope, receive, send)
+            return
+        scope[PRINCIPAL_KEY] = self._authenticator.principal
+        await self._app(scope, receive, send)
+
+
+class ShutdownGate:
+    """Rejects new requests while the server is stopping."""
+
+    def __init__(self, app: ASGIApp, active_requests: ActiveRequests) -> None:
+        self._app = app
         self._active_requests = active_requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if self._active_requests.closing:
+            app = build_error_response(503, "the server is stopping")
+        await app(scope, receive, send)
+
+
+class MessageValidation:
+    """Reads the body of a POST, rejects invalid messages, and replays the body for the SDK."""
+
+    def __init__(self, app: ASGIApp, body_limiter: BodyLimiter) -> None:
+        self._app = app
+        self._body_limiter = body_limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with self._body_limiter.read_body(_read_content_length(scope), receive) as body:
+                head, replay = _parse_head(body), _replay_body(body, receive)
+                del body  # it may be large, and the SDK makes copies of its own
+                if isinstance(head, EnvelopeProblem):
+                    await _build_rpc_error(head)(scope, receive, send)
+                    return
+                scope[_HEAD_KEY] = head
+                await self._app(scope, replay, send)
+        except BodyRejected as problem:
+            await build_error_response(problem.status, str(problem))(scope, receive, send)
+
+
+class UniqueRequestIds:
+    """Rejects a request whose id is in flight in its session.
+
+    Two such requests would receive each other's responses.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
         self._in_flight: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._authenticator.check_request(scope)
-        if answer is None and self._active_requests.closing:
-            answer = build_error_response(503, "the server is stopping")
-        if answer is not None:
-            await answer(scope, receive, send)
+        session, head = Headers(scope=scope).get(_SESSION_HEADER), _get_head(scope)
+        if session is None or head.id is None or head.method is None:
+            await self._app(scope, receive, send)
             return
-        scope[PRINCIPAL_KEY] = self._authenticator.principal
-        if scope["method"] == "POST":
-            await self._handle_post(scope, receive, send)
-        else:
-            await self._forward(scope, receive, send, is_stream=scope["method"] == "GET")
-
-    async def _handle_post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            async with self._body_limiter.read_body(_read_content_length(scope), receive) as body:
-                head, again = _parse_head(body), _replay_body(body, receive)
-                del body  # it may be large, and the SDK makes copies of its own
-                with self._reserve_id(scope, head):
-                    await self._forward(scope, again, send, is_stream=head.method == _LISTEN_METHOD)
-        except BodyRejected as problem:
-            await build_error_response(problem.status, str(problem))(scope, receive, send)
-        except _MessageRejected as refused:
-            await _build_rpc_error(refused.problem)(scope, receive, send)
-
-    async def _forward(
-        self, scope: Scope, receive: Receive, send: Send, *, is_stream: bool
-    ) -> None:
-        async with (
-            self._active_requests.track(is_stream=is_stream) as visit,
-            visit.guard_response(send),
-        ):
-            scope[REQUEST_ENDED_KEY] = visit.ended
-            await self._app(scope, visit.watch_receive(receive), visit.track_send(send))
-
-    @contextmanager
-    def _reserve_id(self, scope: Scope, head: _MessageHead) -> Generator[None]:
-        """Two requests with one id in one session would get each other's answers."""
-        session, id = Headers(scope=scope).get(_SESSION_HEADER), head.id
-        if session is None or id is None or head.method is None:
-            yield
-            return
-        key = (session, str(id))
+        key = (session, str(head.id))
         if key in self._in_flight:
             text = "Invalid Request: this id is already in flight; use a new one"
-            raise _MessageRejected(EnvelopeProblem(INVALID_REQUEST, text, id))
+            problem = EnvelopeProblem(INVALID_REQUEST, text, head.id)
+            await _build_rpc_error(problem)(scope, receive, send)
+            return
         self._in_flight.add(key)
         try:
-            yield
+            await self._app(scope, receive, send)
         finally:
             self._in_flight.discard(key)
+
+
+class RequestTracking:
+    """Keeps each request in `active_requests`, which ends it when the server stops."""
+
+    def __init__(self, app: ASGIApp, active_requests: ActiveRequests) -> None:
+        self._app = app
+        self._active_requests = active_requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_stream = scope["method"] == "GET" or _get_head(scope).method == _LISTEN_METHOD
+        async with (
+            self._active_requests.track(is_stream=is_stream) as request,
+            request.guard_response(send),
+        ):
+            scope[REQUEST_ENDED_KEY] = request.ended
+            await self._app(scope, request.watch_receive(receive), request.track_send(send))
+
+
+def _get_head(scope: Scope) -> _MessageHead:
+    """Return the head of the message; empty for a request without a body."""
+    return scope.get(_HEAD_KEY, _MessageHead(None, None))
 
 
 def _read_content_length(scope: Scope) -> int | None:
@@ -116,15 +157,15 @@ def _read_content_length(scope: Scope) -> int | None:
     return int(length) if length.isdecimal() else None
 
 
-def _parse_head(body: bytes) -> _MessageHead:
-    """What the SDK would misread or stumble over is refused, as on standard input."""
+def _parse_head(body: bytes) -> _MessageHead | EnvelopeProblem:
+    """Reject what the SDK would misread or fail on, as the stdio server does."""
     try:
         message = decode(body)
     except Undecodable as problem:
-        raise _MessageRejected(EnvelopeProblem(PARSE_ERROR, f"Parse error: {problem}")) from problem
+        return EnvelopeProblem(PARSE_ERROR, f"Parse error: {problem}")
     problem = check_envelope(message)
     if problem is not None or not isinstance(message, dict):
-        raise _MessageRejected(problem or EnvelopeProblem(INVALID_REQUEST, "Invalid Request"))
+        return problem or EnvelopeProblem(INVALID_REQUEST, "Invalid Request")
     method = message.get("method")
     return _MessageHead(
         parse_request_id(message.get("id")), method if isinstance(method, str) else None
@@ -137,10 +178,10 @@ def _build_rpc_error(problem: EnvelopeProblem) -> Response:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """The body once more, then whatever comes after it."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    """Return a `receive` that delivers the body again and then the events that follow it."""
+    events: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return waiting.pop() if waiting else await receive()
+        return events.pop() if events else await receive()
 
     return replay

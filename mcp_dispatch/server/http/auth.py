@@ -1,4 +1,6 @@
-"""Who may come in: health for anybody, the rest by name and by token, in this order."""
+"""Access control: health checks are open, other requests need an allowed host, origin and token."""
+
+from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
@@ -7,13 +9,13 @@ from starlette.types import Scope
 from mcp_dispatch.server.http.host_policy import HostPolicy
 from mcp_dispatch.server.http.token import BearerToken
 
-MCP_PATHS = frozenset({"/mcp", "/mcp/"})
-HEALTH_PATH = "/healthz"
-_REALM = 'Bearer realm="mcp-dispatch"'
+MCP_PATHS: Final = frozenset({"/mcp", "/mcp/"})
+HEALTH_PATH: Final = "/healthz"
+_REALM: Final = 'Bearer realm="mcp-dispatch"'
 
 
 class Authenticator:
-    """Without a `token` everybody is let in, as one and the same anonymous principal."""
+    """Without a `token` every request is accepted, as one anonymous principal."""
 
     def __init__(self, host_policy: HostPolicy, token: BearerToken | None) -> None:
         self._host_policy = host_policy
@@ -21,23 +23,21 @@ class Authenticator:
 
     @property
     def principal(self) -> str:
-        """Who it is that was let in: there is one token, so there is one holder of it."""
+        """The principal of accepted requests: there is one token, so there is one holder of it."""
         return "anonymous" if self._token is None else "token"
 
     def check_request(self, scope: Scope) -> Response | None:
-        """The whole answer for whoever does not get in; None for who does."""
+        """Return the response to a health check or a rejected request, or None to accept it."""
         if scope["path"] == HEALTH_PATH:
             return _build_health_response(scope["method"])
-        headers, arrived_at = Headers(scope=scope), _find_local_address(scope)
-        if not self._host_policy.allows_host(headers.get("host"), arrived_at):
-            return build_error_response(
-                421, "this Host is not served; see dispatch.http.allowedHosts"
-            )
+        headers, local_address = Headers(scope=scope), _find_local_address(scope)
+        if not self._host_policy.allows_host(headers.get("host"), local_address):
+            text = "this Host is not served; see dispatch.http.allowedHosts"
+            return build_error_response(421, text)
         for origin in headers.getlist("origin"):
-            if not self._host_policy.allows_origin(origin, arrived_at):
-                return build_error_response(
-                    403, "this Origin is not allowed; see dispatch.http.allowedOrigins"
-                )
+            if not self._host_policy.allows_origin(origin, local_address):
+                text = "this Origin is not allowed; see dispatch.http.allowedOrigins"
+                return build_error_response(403, text)
         if scope["path"] not in MCP_PATHS:
             return build_error_response(404, "there is nothing here; MCP is at /mcp")
         return self._check_token(headers.getlist("authorization"))
@@ -46,16 +46,13 @@ class Authenticator:
         if self._token is None:
             return None
         if not authorization:
-            return build_error_response(
-                401, "a bearer token is needed", {"WWW-Authenticate": _REALM}
-            )
+            challenge = {"WWW-Authenticate": _REALM}
+            return build_error_response(401, "a bearer token is needed", challenge)
         scheme, _, secret = authorization[0].partition(" ")
         if len(authorization) == 1 and scheme.lower() == "bearer" and self._token.matches(secret):
             return None
-        challenge = f'{_REALM}, error="invalid_token"'
-        return build_error_response(
-            401, "this is not the token of this server", {"WWW-Authenticate": challenge}
-        )
+        challenge = {"WWW-Authenticate": f'{_REALM}, error="invalid_token"'}
+        return build_error_response(401, "this is not the token of this server", challenge)
 
 
 def build_error_response(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
@@ -69,6 +66,6 @@ def _build_health_response(method: str) -> Response:
 
 
 def _find_local_address(scope: Scope) -> str | None:
-    """Our own end of the connection: behind `0.0.0.0`, the address that the client named."""
+    """Return our address of the connection: bound to `0.0.0.0`, the one that the client uses."""
     server: tuple[str, int | None] | None = scope.get("server")
     return server[0] if server else None

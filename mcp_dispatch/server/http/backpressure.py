@@ -1,7 +1,7 @@
-"""What clients have not read yet: counted, bounded, and ended where a client reads no more."""
+"""Limits on responses that clients have not read, and the end of connections without activity."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
@@ -9,31 +9,34 @@ if TYPE_CHECKING:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-_MEBIBYTE = 1024 * 1024
-_POLL_SECONDS = 0.05
+_MEBIBYTE: Final = 1024 * 1024
+_POLL_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class _ConnectionState:
-    """A connection as it was seen. Where it stays the same for too long, nobody is there."""
+    """An observation of a connection. If it stays equal for too long, the client is absent."""
 
     unread_bytes: int
     active_cycle: object
-    """The request being answered; None between requests."""
+    """The request that is being answered; None between requests."""
 
     @classmethod
     def from_connection(cls, connection: "H11Protocol") -> "_ConnectionState":
         cycle = cast("RequestResponseCycle | None", connection.cycle)
-        idle = cycle is None or cycle.response_complete
-        return cls(connection.transport.get_write_buffer_size(), None if idle else cycle)
+        is_idle = cycle is None or cycle.response_complete
+        return cls(connection.transport.get_write_buffer_size(), None if is_idle else cycle)
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTimeouts:
-    """Seconds: for a client that takes nothing of its answer, and for one that asks nothing."""
+    """Seconds until a connection is ended."""
 
     stalled: float = 30
+    """For a client that reads nothing of its response."""
+
     idle: float = 120
+    """For a client that sends no request."""
 
     def find_limit(self, state: _ConnectionState) -> float:
         if state.unread_bytes:
@@ -42,9 +45,9 @@ class IdleTimeouts:
 
 
 class Backpressure:
-    """The connections of one server. `room` is what a call awaits before it runs.
+    """The connections of one server. A call awaits `wait_for_capacity` before it runs.
 
-    The bytes are those in our own memory; what the operating system holds it bounds itself.
+    Only bytes in our own memory count; the operating system limits its buffers itself.
     """
 
     def __init__(
@@ -59,25 +62,26 @@ class Backpressure:
         self._connections = cast("set[H11Protocol]", server.server_state.connections)
 
     def count_unread_bytes(self) -> int:
-        """Bytes that all clients together have not read."""
+        """Return the bytes that all clients together have not read."""
         return sum(each.transport.get_write_buffer_size() for each in self._connections)
 
     async def wait_for_capacity(self) -> None:
-        """Waits while more than the bound is unread."""
-        while self.count_unread_bytes() > self._max_unread_bytes:  # noqa: ASYNC110  (transports tell nobody else)
+        """Wait while more than the maximum is unread."""
+        while self.count_unread_bytes() > self._max_unread_bytes:  # noqa: ASYNC110  (no event exists)
             await anyio.sleep(_POLL_SECONDS)
 
     async def abort_idle_connections(self) -> None:
-        """Ends connections at whose other end nobody seems to be. Runs until cancelled."""
+        """Abort connections whose client is absent. Runs until cancelled."""
         while True:
             await anyio.sleep(min(self._timeouts.stalled, self._timeouts.idle) / 5)
             now = anyio.current_time()
             self._states = {each: self._observe(each, now) for each in self._connections}
-            for connection, (standing, since) in self._states.items():
-                if now - since > self._timeouts.find_limit(standing):
+            for connection, (state, since) in self._states.items():
+                if now - since > self._timeouts.find_limit(state):
                     connection.transport.abort()
 
     def _observe(self, connection: "H11Protocol", now: float) -> tuple[_ConnectionState, float]:
-        standing = _ConnectionState.from_connection(connection)
+        """Return the state of the connection and since when it has been the same."""
+        state = _ConnectionState.from_connection(connection)
         before = self._states.get(connection)
-        return before if before is not None and before[0] == standing else (standing, now)
+        return before if before is not None and before[0] == state else (state, now)

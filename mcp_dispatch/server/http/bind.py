@@ -1,4 +1,4 @@
-"""`HOST:PORT` to a bound socket, with one line for every way in which that can fail."""
+"""Parses `HOST:PORT` and binds a listening socket, with one-line error messages."""
 
 import errno
 import ipaddress
@@ -20,14 +20,14 @@ _MAX_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen. Port 0 has one chosen."""
+    """The address to listen on. With port 0 the system chooses a free port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "ListenAddress":
-        """Raises `StartError` for what is not an address."""
+        """Parse `HOST:PORT`. Raises `StartError`."""
         found = _ADDRESS_PATTERN.fullmatch(text)
         port = int(found["port"]) if found else -1
         if found is None or port > _MAX_PORT:
@@ -41,8 +41,7 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class BoundSocket:
-    """A socket that is bound to `address`, of which the port is now known. `named` is the host
-    as it was asked for."""
+    """A listening socket with its actual address. `requested_host` is the host of the flag."""
 
     socket: socket.socket
     address: ListenAddress
@@ -65,15 +64,15 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(address: ListenAddress) -> BoundSocket:
-    """Raises `StartError`."""
+    """Bind a socket and listen on it. Raises `StartError`."""
     family, numeric = _resolve(address)
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform != "win32":
-            # Else a restart would have to wait until old connections are forgotten.
+            # Else a restart would fail while old connections are in TIME_WAIT.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((numeric, address.port))
-        # Before anything is announced: two servers may be bound to one port, one can listen.
+        # Before the address is printed: two servers may bind one port, but only one can listen.
         listening.listen(1024)
         listening.setblocking(False)
     except OSError as problem:
@@ -84,14 +83,14 @@ def bind(address: ListenAddress) -> BoundSocket:
 
 
 def _resolve(address: ListenAddress) -> tuple[socket.AddressFamily, str]:
-    """One numeric address; IPv4 first, since that is what clients try for `localhost`."""
+    """Return one numeric address, preferably IPv4: clients try that first for `localhost`."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as problem:
         raise _build_listen_error(address, "no such host") from problem
     found.sort(key=lambda each: each[0] != socket.AF_INET)
-    family, _, _, _, place = found[0]
-    return family, str(place[0])
+    family, _, _, _, address_tuple = found[0]
+    return family, str(address_tuple[0])
 
 
 def _explain_bind_error(error: OSError, port: int) -> str:

@@ -1,20 +1,21 @@
-"""Request bodies: read whole, each bounded, all of them together bounded, none awaited forever."""
+"""Reads request bodies, with limits on the size of each, on all together, and on the time."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
 from starlette.types import Message, Receive
 
 from mcp_dispatch.model.errors import MCPDispatchError
 
-CHUNK_TIMEOUT_SECONDS = 30.0
-_MAX_CONCURRENT_BODIES = 2
-"""How many bodies of the largest size may be in work at once."""
+CHUNK_TIMEOUT_SECONDS: Final = 30.0
+_MAX_CONCURRENT_BODIES: Final = 2
+"""How many bodies of the maximum size may be held at the same time."""
 
 
 class BodyRejected(MCPDispatchError):
-    """The body was not read to its end: the HTTP status, and one line for the client."""
+    """The body was not read completely. `status` is the HTTP status of the error response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -22,7 +23,7 @@ class BodyRejected(MCPDispatchError):
 
 
 class BodyLimiter:
-    """Counts the bytes of every request in work; they are let go when its answer is given."""
+    """Counts the bytes of all requests from their arrival until they are answered."""
 
     def __init__(self, max_bytes: int, *, chunk_timeout: float = CHUNK_TIMEOUT_SECONDS) -> None:
         self._max_bytes = max_bytes
@@ -34,19 +35,22 @@ class BodyLimiter:
     async def read_body(
         self, content_length: int | None, receive: Receive
     ) -> AsyncGenerator[bytes, None]:
-        """The whole body. `declared` is its Content-Length. Raises `NotTaken`."""
+        """Yield the whole body, and count its bytes until the block ends.
+
+        Raises `BodyRejected`.
+        """
         if content_length is not None and content_length > self._max_bytes:
             raise self._build_too_large_error()
-        taken = _BodyBuffer()
+        buffer = _BodyBuffer()
         try:
-            while await self._read_chunk(taken, receive):
+            while await self._read_chunk(buffer, receive):
                 pass
-            yield taken.pop_bytes()
+            yield buffer.pop_bytes()
         finally:
-            self._total_bytes -= taken.size
+            self._total_bytes -= buffer.size
 
     async def _read_chunk(self, buffer: "_BodyBuffer", receive: Receive) -> bool:
-        """Whether there is more to come."""
+        """Read one chunk and return whether more chunks follow."""
         message = await self._receive_chunk(receive)
         chunk: bytes = message.get("body", b"")
         if buffer.size + len(chunk) > self._max_bytes:
@@ -61,8 +65,8 @@ class BodyLimiter:
         try:
             with anyio.fail_after(self._chunk_timeout):
                 message = await receive()
-        except TimeoutError as late:
-            raise BodyRejected(408, "the body of the request did not arrive in time") from late
+        except TimeoutError as error:
+            raise BodyRejected(408, "the body of the request did not arrive in time") from error
         if message["type"] != "http.request":
             raise BodyRejected(400, "the client left before the body was complete")
         return message
@@ -72,7 +76,7 @@ class BodyLimiter:
 
 
 class _BodyBuffer:
-    """What has arrived. The size stays known when the bytes have been handed on."""
+    """The received chunks. `size` stays known after `pop_bytes` has released them."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []

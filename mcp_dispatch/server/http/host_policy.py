@@ -1,4 +1,4 @@
-"""Host and Origin: the names under which this server may be called, against DNS rebinding."""
+"""The allowed values of the headers Host and Origin, as a protection against DNS rebinding."""
 
 import re
 from collections.abc import Iterable
@@ -12,10 +12,11 @@ _ORIGIN_PATTERN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST_PATTERN.pattern}/?")
 
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
-    """What may stand in `Host` and `Origin`.
+    """The hosts and origins from which requests are accepted.
 
-    A page of a hostile site reaches us by a name of that site, made to point at this machine: so
-    only loopback, the address that the connection arrived on, and names that a person listed.
+    A page of a hostile site can reach this server under a name of that site that resolves to this
+    machine. So only loopback names, the local address of the connection, and configured names are
+    accepted.
     """
 
     bound_host: str
@@ -33,25 +34,25 @@ class HostPolicy:
         )
 
     def allows_host(self, header: str | None, local_address: str | None) -> bool:
-        """`arrived_at` is our own end of the connection; a request without a Host is refused."""
+        """`local_address` is our address of the connection. A request without a Host is rejected."""
         text = (header or "").lower()
-        found = _HOST_PATTERN.fullmatch(text)
-        if found is None:
+        match = _HOST_PATTERN.fullmatch(text)
+        if match is None:
             return False
-        return text in self.hosts or self._is_own_host(found["name"], local_address)
+        return text in self.hosts or self._is_own_host(match["name"], local_address)
 
     def allows_origin(self, header: str | None, local_address: str | None) -> bool:
-        """Programs send none; a browser sends that of the page."""
+        """Accept a request without an Origin: programs send none, browsers send that of the page."""
         if header is None:
             return True
         text = header.lower()
         if text in self.origins:
             return True
         scheme, separator, rest = text.partition("://")
-        found = _HOST_PATTERN.fullmatch(rest)
-        if scheme not in {"http", "https"} or not separator or found is None:
+        match = _HOST_PATTERN.fullmatch(rest)
+        if scheme not in {"http", "https"} or not separator or match is None:
             return False
-        return self._is_own_host(found["name"], local_address)
+        return self._is_own_host(match["name"], local_address)
 
     def _is_own_host(self, name: str, local_address: str | None) -> bool:
         bare = name.strip("[]")
@@ -61,7 +62,7 @@ class HostPolicy:
 
 
 def find_setting_problems(hosts: Iterable[str], origins: Iterable[str]) -> list[str]:
-    """A line for each entry of the settings that can never match."""
+    """Return a message for each configured host or origin that can never match."""
     return [
         *(
             f"dispatch.http.allowedHosts: expected HOST or HOST:PORT, got {host!r}"

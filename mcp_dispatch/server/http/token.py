@@ -1,4 +1,4 @@
-"""The bearer token: from a private file, the environment, or made once and kept in the state."""
+"""The bearer token: from a private file, the environment, or generated in the state directory."""
 
 import hmac
 import os
@@ -25,13 +25,13 @@ _TOKEN_PATTERN = re.compile(r"[\x21-\x7e]+")
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """The secret, and the file where whoever sets up a client finds it; None for the variable."""
+    """The secret and the file that contains it; `file` is None for the environment variable."""
 
     secret: str
     file: Path | None
 
     def matches(self, presented: str) -> bool:
-        """Takes the same time wherever the two differ."""
+        """Compare in constant time."""
         theirs = presented.encode("utf-8", "surrogateescape")
         return hmac.compare_digest(self.secret.encode(), theirs)
 
@@ -40,19 +40,20 @@ class BearerToken:
 
 
 def find_token(file: Path | None, environ: Mapping[str, str], state_directory: Path) -> BearerToken:
-    """The file that was named, else the variable, else the one kept in `state`.
+    """Return the token of `file`, else of the variable, else of the file in `state_directory`.
 
-    Raises `StartError` where the token is too short, or a file can be read by others.
+    The file in `state_directory` is generated if it is missing. Raises `StartError` if the token
+    is too short or other users can read its file.
     """
     if file is not None:
         return _load_file(file)
-    named = environ.get(TOKEN_VARIABLE)
-    if named is not None:
-        return BearerToken(_validate_secret(named, TOKEN_VARIABLE), None)
-    kept = state_directory / TOKEN_FILE_NAME
-    if not kept.exists():
-        _generate_file(kept)
-    return _load_file(kept)
+    variable = environ.get(TOKEN_VARIABLE)
+    if variable is not None:
+        return BearerToken(_validate_secret(variable, TOKEN_VARIABLE), None)
+    generated = state_directory / TOKEN_FILE_NAME
+    if not generated.exists():
+        _generate_file(generated)
+    return _load_file(generated)
 
 
 def _load_file(path: Path) -> BearerToken:
@@ -66,8 +67,8 @@ def _load_file(path: Path) -> BearerToken:
 
 
 def _read_private(path: Path) -> str:
-    """Checks the very file that is read: by name, another could take its place in between."""
-    # Opening a FIFO must not wait for somebody to write into it.
+    """Read the file and check its descriptor: another file could replace its name in between."""
+    # Opening a FIFO must not block until a process writes into it.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         problem = _find_exposure(os.fstat(descriptor), path)
@@ -79,7 +80,7 @@ def _read_private(path: Path) -> str:
 
 
 def _find_exposure(status: os.stat_result, path: Path) -> str | None:
-    """Why this is no file for a secret; None where it is."""
+    """Return why the file is unsafe for a secret, or None."""
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file"
@@ -103,7 +104,7 @@ def _validate_secret(text: str, source: str) -> str:
 
 
 def _generate_file(path: Path) -> None:
-    """A whole file or none; of two servers that start at once, one makes it and both use it."""
+    """Create the file atomically: of two servers that start at once, both use the same token."""
     draft = path.with_name(f".{TOKEN_FILE_NAME}.{secrets.token_hex(8)}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
