@@ -23,8 +23,9 @@ from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import CheckedCall, Executed, PostHookResult, PreHookResult, ToolCall
 from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services, Snapshot
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.registry.registry import build_registry
@@ -90,7 +91,9 @@ async def measure(folder: Path) -> dict[str, list[float]]:
                 gc.collect()
                 live = Snapshot(build_registry([RecordingTool("T")], ()), chosen, policy)
                 dispatcher = Dispatcher(
-                    partial(_same, live), Approver(), ResultStore(folder / "results"), journal
+                    Services(
+                        partial(_same, live), Approver(), ResultStore(folder / "results"), journal
+                    )
                 )
                 scope = Scope(folder, limit=10)
                 times[name].append(await calls(dispatcher, scope, count))

@@ -42,9 +42,10 @@ from mcp_dispatch.model.tools import (
     Validator,
     build_text_result,
 )
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
-from mcp_dispatch.pipeline.executor import CallStream, Executor
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
+from mcp_dispatch.pipeline.executor import CallStream
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services, Snapshot
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.registry.registry import build_registry
@@ -123,7 +124,7 @@ async def measure(calls: int, folder: Path, *, memory: bool = True) -> Row:
     """`memory` costs time: measure the one or the other."""
     tool = Counter(anyio.Event())
     async with _dispatcher(folder, tool) as dispatcher, anyio.create_task_group() as tasks:
-        stream = Executor(dispatcher).stream(Scope(folder, limit=LIMIT), tasks)
+        stream = CallStream(dispatcher, Scope(folder, limit=LIMIT), tasks)
         row = await _measured(stream, tool, calls, memory=memory)
         assert tool.calls == calls
         return row
@@ -163,7 +164,9 @@ async def _dispatcher(folder: Path, tool: Counter) -> AsyncGenerator[Dispatcher,
         hooks = Hooks(config, children, {}, workspace=folder)
         policy = Policy(settings, (folder,), own_directories=(), mode=settings.mode)
         live = Snapshot(build_registry([tool], ()), hooks, policy)
-        yield Dispatcher(lambda: live, Approver(), ResultStore(folder / "results"), journal)
+        yield Dispatcher(
+            Services(lambda: live, Approver(), ResultStore(folder / "results"), journal)
+        )
     journal.close()
 
 

@@ -23,9 +23,10 @@ from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.names import build_rule_name
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
-from mcp_dispatch.pipeline.hook_env import HookToolCaller, build_condition
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
+from mcp_dispatch.pipeline.hook_env import HookToolCaller, build_condition, end_session
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services, Snapshot
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.conditions import HookConditions
 from mcp_dispatch.processes.children import ProcessGroup
@@ -163,16 +164,18 @@ class App(UpstreamListener):
             self._pending_approvals, state.run, lambda: self._workspace.root
         )
         self.dispatcher = Dispatcher(
-            lambda: self._snapshot,
-            Approver(
-                options.ask_fallback,
-                pending=self._pending_approvals,
-                rule_writer=AllowRuleWriter(self._find_own_file, self.reload),
-                timeout=self.ask_timeout,
-                command=options.format_approvals_command(state),
-            ),
-            results,
-            journal,
+            Services(
+                lambda: self._snapshot,
+                Approver(
+                    options.ask_fallback,
+                    pending=self._pending_approvals,
+                    rule_writer=AllowRuleWriter(self._find_own_file, self.reload),
+                    timeout=self.ask_timeout,
+                    command=options.format_approvals_command(state),
+                ),
+                results,
+                journal,
+            )
         )
         self.resource_aggregator = ResourceAggregator(
             lambda: self.upstream_servers.servers,
@@ -234,14 +237,14 @@ class App(UpstreamListener):
         scope.pending_requests.clear()
         self.upstream_servers.end_scope(scope.id)
         self._scopes.discard(scope)
-        await self.dispatcher.end_session(scope)
+        await end_session(self.dispatcher.services, scope)
         await self._background_tasks.end_scope(scope.id)
 
     async def end_sessions(self) -> None:
         """The server ends, and with it every session that is left."""
         async with anyio.create_task_group() as ending:
             for scope in self._scopes:
-                ending.start_soon(self.dispatcher.end_session, scope)
+                ending.start_soon(end_session, self.dispatcher.services, scope)
 
     def find_input_schema(self, name: str) -> JsonObject | None:
         tool = self._snapshot.registry.find(name)

@@ -92,12 +92,11 @@ def _read_arguments(arguments: str) -> "JsonObject":
 async def _call_tool(app: "App", tool: str, arguments: "JsonObject") -> "Outcome":
     from mcp_dispatch.cli.prompt import TerminalCaller
     from mcp_dispatch.model.calls import ToolCall
-    from mcp_dispatch.pipeline.executor import Executor
 
     call_id = secrets.token_hex(8)
     await app.wait_for_tool(tool)
-    made = ToolCall(call_id, call_id, tool, arguments)
-    return await Executor(app.dispatcher).call(made, app.scope, TerminalCaller())
+    call = app.dispatcher.unwrap_call_tool(ToolCall(call_id, call_id, tool, arguments))
+    return await app.dispatcher.dispatch(call, app.scope, TerminalCaller())
 
 
 def _print_outcome(tool: str, outcome: "Outcome", *, as_json: bool) -> int:

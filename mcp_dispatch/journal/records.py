@@ -27,16 +27,13 @@ def build_call_record(
     started: float,
     seconds: float,
     tool: str | None = None,
-    decision: Decision | None = None,
     result_chars: int | None = None,
 ) -> JsonObject:
     """One line of the journal, secrets redacted.
 
-    `started` is in seconds since the epoch, `tool` the rule name where the call was resolved.
-    `decision` is needed only for a call that did not complete: a completed one carries its own.
+    `started` is in seconds since the epoch; `tool` is the rule name of the tool, if it was found.
     """
-    if isinstance(outcome, Completed):
-        decision = outcome.executed.permitted.decision
+    decision = _find_decision(outcome)
     return {
         "time": format_timestamp(started),
         "scope": scope,
@@ -149,6 +146,12 @@ def _describe_completed(call: ToolCall, completed: Completed) -> JsonObject:
 def _list_activated(completed: Completed) -> list[Json]:
     changes = completed.executed.result.changes
     return [n for change in changes if isinstance(change, ToolsActivated) for n in change.tools]
+
+
+def _find_decision(outcome: Outcome) -> Decision | None:
+    if isinstance(outcome, Completed):
+        return outcome.executed.permitted.decision
+    return outcome.decision if isinstance(outcome, Refusal) else None
 
 
 def _describe_decision(decision: Decision) -> JsonObject:

@@ -25,7 +25,7 @@ from mcp_dispatch.model.outcome import CancelReason, Refusal, RefusedBy
 from mcp_dispatch.model.tools import Progress, ignore_progress
 from mcp_dispatch.pipeline.batch import CallRun, CallState
 from mcp_dispatch.pipeline.dispatcher import INTERNAL_ERROR, Dispatcher
-from mcp_dispatch.pipeline.executor import CallStream, Executor, MessageBudget
+from mcp_dispatch.pipeline.executor import CallStream, MessageBudget
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.wire.codec import Undecodable, Unencodable, decode, encode
@@ -111,9 +111,8 @@ class StreamingExecutor:
         self._progress = progress
         self._on_state = on_state
         dispatcher, scope = backend.dispatcher, backend.scope
-        self._stream: CallStream = Executor(dispatcher).stream(
-            scope, backend.tasks, MessageBudget(dispatcher, scope)
-        )
+        budget = MessageBudget(dispatcher.services, scope)
+        self._stream = CallStream(dispatcher, scope, backend.tasks, budget)
 
     @property
     def states(self) -> dict[str, CallState]:
@@ -139,6 +138,7 @@ class StreamingExecutor:
         arguments = _copy_arguments(given)
         known = arguments if isinstance(arguments, dict) else {}
         call = ToolCall(secrets.token_hex(8), tool_use_id, str(name), known)
+        call = self._backend.dispatcher.unwrap_call_tool(call)
         if isinstance(arguments, Refusal):
             self._stream.refuse(call, arguments, self._report_state)
         else:

@@ -1,15 +1,17 @@
-"""The client behind a request, as far as a server that works on it may reach it."""
+"""The client of a request, as far as a server that works on the request may reach it."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
 
+PENDING_SECONDS = 600.0
+"""How long a question that was handed to the client can be answered."""
+
 
 class ClientRequestError(MCPDispatchError):
-    """The client, or we in its place, answer a server's question with this JSON-RPC error."""
+    """A request of a server to the client is answered with this JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
         super().__init__(message)
@@ -17,8 +19,8 @@ class ClientRequestError(MCPDispatchError):
 
 
 class Client(Protocol):
-    """Whoever made a request. A live one is asked while its request waits; the others (since
-    2026-07-28) take questions along and make the request again."""
+    """The sender of a request. A live client answers questions while its request waits; a client of
+    protocol version 2026-07-28 receives them as the result and sends its request again."""
 
     @property
     def is_live(self) -> bool: ...
@@ -28,25 +30,25 @@ class Client(Protocol):
 
     @property
     def log_level(self) -> str | None:
-        """The least severe log message that it wants to see for this request."""
+        """The lowest level of log messages that the client wants for this request."""
         ...
 
     @property
     def early_responses(self) -> JsonObject:
-        """Answers that came with the request before anything was asked, by key."""
+        """Answers that the client sent with the request before any question, by key."""
         ...
 
     async def send_request(self, method: str, params: JsonObject) -> JsonObject:
-        """A live client's answer. Raises `NotAnswered`."""
+        """Send a request to a live client and return its answer. Raise `ClientRequestError`."""
         ...
 
     async def send_notification(self, method: str, params: JsonObject) -> None:
-        """A notification that belongs to this request."""
+        """Send a notification that belongs to this request."""
         ...
 
 
 class NoClient:
-    """For calls that nobody can be asked about."""
+    """The client of calls for which no client can be asked."""
 
     is_live = True
     log_level = None
@@ -66,49 +68,43 @@ class NoClient:
         return None
 
 
-async def skip_hook_answer(server: str, params: JsonObject) -> JsonObject | None:
-    """Where no hook answers in the person's place."""
-    return None
-
-
-async def keep_answer(server: str, params: JsonObject, answer: JsonObject) -> JsonObject:
-    """Where no hook changes what a person answered."""
-    return answer
-
-
-def release_nothing() -> None:
-    """For requests that hold no slot."""
-
-
 @dataclass(frozen=True, slots=True)
 class ClientBridge:
-    """Who answers the questions that a server has while it works on one request."""
+    """Handles the requests that a server sends to the client while it works on one request.
+
+    This one has no hooks and no slot; the pipeline has a subclass with both.
+    """
 
     scope_id: str
-    """Whose state the request shares; all requests of one scope are one person's."""
+    """All requests of one scope come from the same person."""
 
     client: Client
-    answer_by_hook: Callable[[str, JsonObject], Awaitable[JsonObject | None]] = skip_hook_answer
-    """A hook's answer to an elicitation, in the person's place."""
 
-    review_answer: Callable[[str, JsonObject, JsonObject], Awaitable[JsonObject]] = keep_answer
-    """What becomes of a person's answer to an elicitation before the server gets it."""
+    async def answer_by_hook(self, server: str, params: JsonObject) -> JsonObject | None:
+        """Return a hook's answer to an elicitation, or None if the client is to be asked."""
+        return None
 
-    release_slot: Callable[[], None] = release_nothing
-    """Gives the slot back: none is held while a person thinks."""
+    async def review_answer(
+        self, server: str, params: JsonObject, answer: JsonObject
+    ) -> JsonObject:
+        """Return the client's answer to an elicitation as hooks have changed it."""
+        return answer
+
+    def release_slot(self) -> None:
+        """Give the slot of the request back: none is held while a person is asked."""
 
 
 class Continuation(Protocol):
-    """What goes on once the client has come back with answers."""
+    """A request that continues when the client sends it again with answers."""
 
     def drop(self) -> None:
-        """Nobody will come back. Does nothing where it went on already."""
+        """Give the request up. Do nothing if it has continued already."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """A server has questions that the client takes along: it makes the request again."""
+    """A server asks questions; the client has to send the request again with the answers."""
 
     input_requests: JsonObject
     continuation: Continuation
@@ -116,7 +112,7 @@ class InputRequired:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The request was made again: what waits for it, and the answers it brought."""
+    """A request that was sent again: its continuation, and the answers it brings."""
 
     continuation: Continuation
     responses: JsonObject

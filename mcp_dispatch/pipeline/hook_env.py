@@ -1,4 +1,4 @@
-"""What stands around the hooks: where their words go, and what they may use of the server."""
+"""What hooks use of the server: sessions, the sink for their output, and calls of tools."""
 
 import time
 from collections.abc import Callable
@@ -8,12 +8,14 @@ from typing import Final
 
 from anyio import to_thread
 
+from mcp_dispatch.concurrency.admission import Slot
 from mcp_dispatch.hooks.hooks import ConditionMatcher
 from mcp_dispatch.hooks.matcher import MatchResult
 from mcp_dispatch.hooks.runners.mcp_tool import CallRefused
 from mcp_dispatch.journal.records import build_hook_record
 from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import CheckedCall
+from mcp_dispatch.model.client import ClientBridge
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.model.hook_context import HookContext, HookRecord
 from mcp_dispatch.model.json import JsonObject
@@ -25,9 +27,9 @@ from mcp_dispatch.model.tools import (
     Progress,
     Tool,
     ToolResult,
-    ignore_progress,
 )
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services
 from mcp_dispatch.policy.commands.pattern import RuleMatch
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.conditions import HookConditions
@@ -45,7 +47,7 @@ _PROGRESS_STEP: Final = 1e-6
 
 
 class MonotonicProgress:
-    """Progress of one call, with words of ours in between: its number never falls."""
+    """Sends the progress of a tool and status messages of hooks with numbers that never decrease."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -53,7 +55,7 @@ class MonotonicProgress:
         self._sent_message = False
 
     async def forward(self, params: JsonObject) -> None:
-        """What the tool says, as it says it, unless words of ours have gone before."""
+        """Send the tool's progress; raise its number only if a status message came before."""
         number = params.get("progress")
         if isinstance(number, int | float):
             if self._sent_message and number <= self._last:
@@ -70,7 +72,7 @@ class MonotonicProgress:
 
 @dataclass(frozen=True, slots=True)
 class ScopeHookSink:
-    """What hooks say reaches the client, the scope and the journal."""
+    """Passes the output of hooks to the client, the scope and the journal."""
 
     scope: Scope
     results: ResultStore
@@ -87,42 +89,67 @@ class ScopeHookSink:
 
     async def store_text(self, text: str) -> str:
         try:
-            kept = await to_thread.run_sync(self.results.save, text)
+            stored = await to_thread.run_sync(self.results.save, text)
         except CannotStore:
             return truncate_with_count(text)
-        self.scope.mark_delivered(str(kept.path))
-        return render_persisted_text(text, kept)
+        self.scope.mark_delivered(str(stored.path))
+        return render_persisted_text(text, stored)
 
     async def record(self, record: HookRecord) -> None:
         entry = build_hook_record(record, scope=self.scope.id, call=self.call_id, now=time.time())
         await self.journal.record(entry)
 
 
+def create_session_context(services: Services, scope: Scope) -> HookContext:
+    """Return the context of hooks that run outside of a call."""
+    sink = ScopeHookSink(scope, services.results, services.journal)
+    mode = services.get_snapshot().policy.mode
+    return scope.create_hook_context(services.journal.path, mode.value, sink)
+
+
+async def begin_session(services: Services, scope: Scope) -> None:
+    """Start the SessionStart hooks at the first call of the scope, and wait until they end."""
+    if scope.session_started is None:
+        context = create_session_context(services, scope)
+        scope.session_started = services.get_snapshot().hooks.begin_session(context)
+    if not scope.session_started.is_set():
+        await scope.session_started.wait()
+
+
+async def end_session(services: Services, scope: Scope) -> None:
+    """Run the SessionEnd hooks, if the scope has ever had a call."""
+    if scope.session_started is not None:
+        context = create_session_context(services, scope)
+        await services.get_snapshot().hooks.run_session_end(context)
+
+
 @dataclass(frozen=True, slots=True)
-class HookContextFactory:
-    """Makes the circumstances of calls and of sessions."""
+class HookClientBridge(ClientBridge):
+    """Lets Elicitation hooks answer in place of the client, and ElicitationResult hooks review its
+    answers. `slot` is released while the client is asked; None for a request without one."""
 
-    results: ResultStore
-    journal: Journal
+    scope: Scope
+    services: Services
+    slot: Slot | None = None
 
-    def create_for_call(
-        self, scope: Scope, policy: Policy, call_id: str, progress: Progress
-    ) -> tuple[HookContext, Progress]:
-        """The circumstances, and how the tool tells its own progress beside the hooks'."""
-        rising = None if progress is ignore_progress else MonotonicProgress(progress)
-        outlets = ScopeHookSink(scope, self.results, self.journal, call_id, rising)
-        return self._create(scope, policy, outlets), rising.forward if rising else ignore_progress
+    async def answer_by_hook(self, server: str, params: JsonObject) -> JsonObject | None:
+        context = create_session_context(self.services, self.scope)
+        return await self.services.get_snapshot().hooks.run_elicitation(server, params, context)
 
-    def create_for_session(self, scope: Scope, policy: Policy) -> HookContext:
-        return self._create(scope, policy, ScopeHookSink(scope, self.results, self.journal))
+    async def review_answer(
+        self, server: str, params: JsonObject, answer: JsonObject
+    ) -> JsonObject:
+        hooks = self.services.get_snapshot().hooks
+        context = create_session_context(self.services, self.scope)
+        return await hooks.run_elicitation_result(server, params, answer, context)
 
-    def _create(self, scope: Scope, policy: Policy, sink: ScopeHookSink) -> HookContext:
-        cwd = scope.cwd or Path.cwd()
-        return HookContext(scope.id, self.journal.path, cwd, policy.mode.value, sink)
+    def release_slot(self) -> None:
+        if self.slot is not None:
+            self.slot.release()
 
 
 def build_condition(conditions: HookConditions) -> ConditionMatcher:
-    """Judges the rule in an `if`."""
+    """Return the function that matches the rule in the `if` of a hook."""
 
     def match_condition(rule: str, checked: CheckedCall, context: HookContext) -> MatchResult:
         tool = checked.tool
@@ -141,7 +168,7 @@ def build_condition(conditions: HookConditions) -> ConditionMatcher:
 
 @dataclass(frozen=True, slots=True)
 class _HookScope:
-    """A hook is nobody's client: it has seen nothing and was given nothing."""
+    """The scope of a call that a hook makes: no files were read in it and none delivered."""
 
     id: str
     cwd: Path | None
@@ -155,10 +182,10 @@ class _HookScope:
 
 @dataclass(frozen=True, slots=True)
 class HookToolCaller:
-    """Calls of `mcp_tool` hooks: straight to the server, with no slot and no hooks around them.
+    """Calls tools for `mcp_tool` hooks: directly, without a slot and without hooks.
 
-    Whoever wrote the hook wants the call, so nobody is asked only because no rule speaks of it;
-    a deny stands, and an ask, which nobody is there to answer, does too.
+    The configured hook counts as an allow vote, so a call that no rule covers runs without a
+    question. A deny rule refuses the call, and so does an ask rule, because nobody can answer.
     """
 
     get_registry: Callable[[], ToolRegistry]

@@ -1,4 +1,4 @@
-"""One call before the rules: what the decision is about, and the decision."""
+"""The subject of a permission decision, and the decision."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,14 +16,15 @@ from mcp_dispatch.policy.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """A decision and what it is about. Paths were followed once: everyone judges the same files."""
+    """A decision and its subject. Paths are resolved once, so that rules, questions and the tool
+    refer to the same files."""
 
     reviewed: ReviewedCall
     subject: Subject
     decision: Decision
 
     def permit(self, approved: Approved | None = None) -> PermittedCall:
-        """By the rules alone, or by a person who was asked."""
+        """`approved` is the answer of a person; None if the rules alone allow the call."""
         judged = frozenset(names[-1] for names in self.subject.resolved_paths.values())
         return PermittedCall(self.reviewed, self.decision, judged, approved)
 
@@ -34,7 +35,6 @@ def decide_call(policy: Policy, reviewed: ReviewedCall, subject: Subject) -> Dec
 
 
 def build_subject(checked: CheckedCall, scope: Scope, home: Path) -> Subject:
-    """What the decision is about."""
     tool = checked.tool
     subject = Subject(
         rule_name=tool.rule_name,
@@ -45,23 +45,24 @@ def build_subject(checked: CheckedCall, scope: Scope, home: Path) -> Subject:
         cwd=scope.cwd,
         read_only=_is_read_only(tool.definition),
     )
-    ends = _resolve_paths(subject, home)
-    reads = [ends.get(path, ()) for path in subject.read_paths]
+    resolved_paths = _resolve_paths(subject, home)
+    reads = [resolved_paths.get(path, ()) for path in subject.read_paths]
     delivered = bool(reads) and all(_is_delivered(names, scope) for names in reads)
-    return replace(subject, resolved_paths=ends, delivered=delivered)
+    return replace(subject, resolved_paths=resolved_paths, delivered=delivered)
 
 
 def _resolve_paths(subject: Subject, home: Path) -> dict[str, tuple[Path, ...]]:
-    """Every name of every path in it. One that cannot be followed is missing: rules deny it."""
-    ends: dict[str, tuple[Path, ...]] = {}
+    """Return every name of every path of the subject. A path that cannot be resolved is left out:
+    the rules deny it."""
+    resolved_paths: dict[str, tuple[Path, ...]] = {}
     for path in (*subject.read_paths, *subject.write_paths):
         with suppress(PathResolutionError):
-            ends[path] = resolve_all_names(path, subject.cwd, home)
-    return ends
+            resolved_paths[path] = resolve_all_names(path, subject.cwd, home)
+    return resolved_paths
 
 
 def _is_delivered(names: tuple[Path, ...], scope: Scope) -> bool:
-    """A link to a kept result is not one, and neither is a kept result that became a link."""
+    """A link to a stored result does not count, nor does a stored result that became a link."""
     return bool(names) and all(scope.is_delivered(str(name)) for name in names)
 
 

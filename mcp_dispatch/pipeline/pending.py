@@ -1,74 +1,95 @@
-"""Requests whose clients are expected back with answers: each state works once, for one request."""
+"""Requests that wait until the client sends them again with answers."""
 
-import json
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from mcp_dispatch.model.calls import PreHookResult
-from mcp_dispatch.model.client import Continuation
-from mcp_dispatch.model.json import Json
+from mcp_dispatch.model.calls import PreHookResult, ToolCall
+from mcp_dispatch.model.client import PENDING_SECONDS, Continuation
+from mcp_dispatch.model.json import Json, to_canonical_json
 
-PENDING_SECONDS = 600.0
-MAX_PENDING = 100
-"""Of one scope. The oldest gives way."""
+MAX_PENDING_REQUESTS = 100
+MAX_PENDING_QUESTIONS = 1000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """What goes on, and what hooks had said of it before it began."""
+    """A request that an upstream has begun, and the result of the hooks that ran before it."""
 
     continuation: Continuation
     review: PreHookResult
 
+    def drop(self) -> None:
+        self.continuation.drop()
 
-class PendingRequests:
-    """Those of one scope."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+@dataclass(frozen=True, slots=True)
+class _Entry(Generic[T]):
+    request: str
+    expires_at: float
+    pending: T
+
+
+class PendingRequests(Generic[T]):
+    """The pending requests of one scope, keyed by one-shot state token.
+
+    A token expires after `PENDING_SECONDS`. When there are `max_pending`, the oldest gives way.
+    `drop` releases what an entry holds when its request can no longer be continued.
+    """
+
+    def __init__(
+        self,
+        max_pending: int,
+        drop: Callable[[T], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_pending = max_pending
+        self._drop_pending = drop
         self._clock = clock
-        self._pending: dict[str, tuple[str, float, PendingRequest]] = {}
+        self._entries: dict[str, _Entry[T]] = {}
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._entries)
 
-    def add(self, request: Json, pending: PendingRequest) -> str:
-        """`request` is what the client has to send again, word for word."""
+    def add(self, request: Json, pending: T) -> str:
+        """Return the state token. The client has to repeat `request` unchanged."""
         self._evict()
         state = secrets.token_urlsafe(24)
-        self._pending[state] = (
-            _serialize_request(request),
-            self._clock() + PENDING_SECONDS,
-            pending,
-        )
+        expires_at = self._clock() + PENDING_SECONDS
+        # Compared as text: 1, 1.0 and true are equal in Python and not in JSON.
+        self._entries[state] = _Entry(to_canonical_json(request), expires_at, pending)
         return state
 
-    def pop(self, state: str, request: Json) -> PendingRequest | None:
-        identity, until, waiting = self._pending.pop(state, ("", 0.0, None))
-        if waiting is None:
+    def pop(self, state: str, request: Json) -> T | None:
+        """Return what waits for this request, or None. The token is used up in either case."""
+        entry = self._entries.pop(state, None)
+        if entry is None:
             return None
-        if identity == _serialize_request(request) and self._clock() < until:
-            return waiting
-        waiting.continuation.drop()
+        if entry.request == to_canonical_json(request) and self._clock() < entry.expires_at:
+            return entry.pending
+        self._drop_pending(entry.pending)
         return None
 
     def clear(self) -> None:
-        """Nobody is left to come back."""
-        while self._pending:
-            self._drop(next(iter(self._pending)))
+        """Drop every entry: the client is gone."""
+        while self._entries:
+            self._drop(next(iter(self._entries)))
 
     def _evict(self) -> None:
         now = self._clock()
-        for state in [key for key, (_, until, _) in self._pending.items() if until <= now]:
+        for state in [key for key, entry in self._entries.items() if entry.expires_at <= now]:
             self._drop(state)
-        while len(self._pending) >= MAX_PENDING:
-            self._drop(next(iter(self._pending)))
+        while len(self._entries) >= self._max_pending:
+            self._drop(next(iter(self._entries)))
 
     def _drop(self, state: str) -> None:
-        self._pending.pop(state)[2].continuation.drop()
+        self._drop_pending(self._entries.pop(state).pending)
 
 
-def _serialize_request(request: Json) -> str:
-    """Compared as text: 1, 1.0 and true are equal in Python and not in JSON."""
-    return json.dumps(request, sort_keys=True)
+def identify_call(call: ToolCall) -> Json:
+    """Return the part of a `tools/call` that the client has to repeat."""
+    return {"name": call.name, "arguments": call.arguments}

@@ -1,9 +1,8 @@
-"""What one scope owns: whoever shares a queue, files read, a working directory and open asks."""
+"""A scope: calls that share a queue, the files read, a working directory and pending requests."""
 
 import secrets
 import sys
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -11,8 +10,8 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from mcp_dispatch.concurrency.admission import Admission
-from mcp_dispatch.model.calls import AskedContext, ToolCall
-from mcp_dispatch.model.json import Json, to_canonical_json
+from mcp_dispatch.model.calls import AskedContext
+from mcp_dispatch.model.hook_context import HookContext, HookSink
 from mcp_dispatch.model.tools import (
     ContextChange,
     DirectoryChanged,
@@ -24,68 +23,23 @@ from mcp_dispatch.model.tools import (
     hash_definition,
 )
 from mcp_dispatch.pipeline.batch import Batch, BatchSettings, BatchWindow
-from mcp_dispatch.pipeline.pending import PendingRequests
+from mcp_dispatch.pipeline.pending import (
+    MAX_PENDING_QUESTIONS,
+    MAX_PENDING_REQUESTS,
+    PendingRequest,
+    PendingRequests,
+)
 from mcp_dispatch.results.limits import BatchBudget
 from mcp_dispatch.settings.settings import RuleText
 
-QUESTION_SECONDS = 600.0
-"""How long a question that was handed to the client stays answerable."""
-
-MAX_PENDING_QUESTIONS = 1000
 MAX_NOTES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class _PendingQuestion:
-    call: ToolCall
-    context: AskedContext
-    expires_at: float
-
-
-class PendingQuestions:
-    """Questions that left with a `requestState`. Each state works once, for the same call only."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._pending: dict[str, _PendingQuestion] = {}
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def add(self, call: ToolCall, context: AskedContext) -> str:
-        self._evict()
-        state = secrets.token_urlsafe(24)
-        self._pending[state] = _PendingQuestion(call, context, self._clock() + QUESTION_SECONDS)
-        return state
-
-    def pop(self, state: str, name: str, arguments: Json) -> AskedContext | None:
-        """What the call that asked had been told; None where nothing (any more) waits for this answer."""
-        parked = self._pending.pop(state, None)
-        if parked is None or parked.expires_at < self._clock():
-            return None
-        call = parked.call
-        same = call.name == name and to_canonical_json(call.arguments) == to_canonical_json(
-            arguments
-        )
-        return parked.context if same else None
-
-    def clear(self) -> None:
-        """Nobody is left to answer."""
-        self._pending.clear()
-
-    def _evict(self) -> None:
-        now = self._clock()
-        for state in [key for key, parked in self._pending.items() if parked.expires_at < now]:
-            del self._pending[state]
-        while len(self._pending) >= MAX_PENDING_QUESTIONS:
-            del self._pending[next(iter(self._pending))]
-
-
-@dataclass(frozen=True, slots=True)
 class SessionApproval:
-    """A person's yes for as long as the scope lives: allow rules, given at a call of `tool`.
+    """Allow rules that a person approved at a call of `tool`, for the lifetime of the scope.
 
-    `definition` is the digest of the upstream tool that was approved; None for a built-in.
+    `definition_digest` identifies the upstream tool that was approved; None for a built-in tool.
     """
 
     tool: str
@@ -102,11 +56,13 @@ class Scope:
         self.id = secrets.token_hex(8)
         self.admission = Admission(limit)
         self.batch_window = BatchWindow(batch_settings or BatchSettings(), self.apply_changes)
-        self.pending_questions = PendingQuestions()
-        self.pending_requests = PendingRequests()
+        self.pending_questions = PendingRequests[AskedContext](MAX_PENDING_QUESTIONS)
+        self.pending_requests = PendingRequests[PendingRequest](
+            MAX_PENDING_REQUESTS, PendingRequest.drop
+        )
         self.cwd = cwd
         self.session_started: anyio.Event | None = None
-        """Set when hooks have been told of the session's start; None before its first call."""
+        """Set when the SessionStart hooks have ended; None before the first call."""
 
         self._files: dict[str, FileSeen] = {}
         self._reported_stale: dict[str, str] = {}
@@ -118,29 +74,33 @@ class Scope:
 
     @property
     def files(self) -> Mapping[str, FileSeen]:
-        """As they were last read or written here, the most recent last."""
+        """The files as calls of this scope last read or wrote them, the most recent last."""
         return self._files
 
     @property
     def delivered_files(self) -> tuple[str, ...]:
-        """Kept results and outputs that were handed out here, the most recent last."""
+        """The stored results and outputs that were delivered to this scope, the most recent last."""
         return tuple(self._delivered)
 
     @property
     def activated_tools(self) -> tuple[str, ...]:
-        """The rule names of the tools that were found here, in the order of their finding."""
+        """The rule names of the tools that were found in this scope, in the order of finding."""
         return tuple(self._activated)
 
     def report_stale(self, changed: Mapping[str, str]) -> tuple[str, ...]:
-        """Of files that are not as they were read, by what they are now: those that this scope has
-        not been told of."""
-        news = {path: now for path, now in changed.items() if self._reported_stale.get(path) != now}
-        self._reported_stale.update(news)
-        return tuple(news)
+        """Return the changed files that were not reported yet. `changed` maps the path of a file to
+        the digest of its current content."""
+        unreported = {
+            path: digest
+            for path, digest in changed.items()
+            if self._reported_stale.get(path) != digest
+        }
+        self._reported_stale.update(unreported)
+        return tuple(unreported)
 
     def get_budget(self, batch: Batch) -> BatchBudget:
-        """Of a whole message all results are known before one is delivered: they are judged
-        together then, and not one by one as they come."""
+        """Return the size budget of a batch. It is unlimited for a whole message: its results are
+        measured together before the first is delivered."""
         return self._budgets.setdefault(
             batch, BatchBudget(sys.maxsize) if batch.is_message else BatchBudget()
         )
@@ -152,24 +112,29 @@ class Scope:
         return path in self._delivered
 
     def mark_delivered(self, path: str) -> None:
-        """A kept result was handed out: this scope may read it."""
+        """Record that a stored result was delivered: this scope may read it."""
         self._delivered.pop(path, None)
         self._delivered[path] = None
 
     def add_note(self, text: str) -> None:
-        """For the model, with the next result of this scope."""
+        """Keep a text for the model; the next result of this scope carries it."""
         self._notes = [*self._notes, text][-MAX_NOTES:]
 
     def take_notes(self) -> list[str]:
         notes, self._notes = self._notes, []
         return notes
 
+    def create_hook_context(
+        self, transcript_path: Path, permission_mode: str, sink: HookSink
+    ) -> HookContext:
+        return HookContext(self.id, transcript_path, self.cwd or Path.cwd(), permission_mode, sink)
+
     def approve(self, approval: SessionApproval) -> None:
         self._approvals[approval] = None
 
     def list_approved_rules(self, tool: Tool) -> tuple[RuleText, ...]:
-        """The rules that approvals of this session add for a call of `tool`; one that was given to
-        another definition of it counts no more."""
+        """Return the rules that approvals of this session add for a call of `tool`. An approval of
+        another definition of the same tool does not count."""
         return tuple(
             rule
             for approval in self._approvals
@@ -178,7 +143,7 @@ class Scope:
         )
 
     def forget_approvals(self, rule_names: Collection[str]) -> None:
-        """What was approved of these tools is asked again: they are not what they were."""
+        """Forget the approvals of tools whose definitions have changed."""
         kept = [each for each in self._approvals if each.tool not in rule_names]
         self._approvals = dict.fromkeys(kept)
 
@@ -196,7 +161,7 @@ class Scope:
 
     def _remember_file(self, path: str, seen: FileSeen) -> None:
         before = self._files.get(path)
-        # A later look at a few lines does not undo having read the whole of the same content.
+        # A partial read does not replace a complete read of the same content.
         if seen.partial and before == replace(seen, partial=False):
             return
         self._files.pop(path, None)

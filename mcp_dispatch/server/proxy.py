@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from mcp_types import INTERNAL_ERROR
 
+from mcp_dispatch.journal.records import build_request_record
 from mcp_dispatch.model.calls import PreHookResult
 from mcp_dispatch.model.client import InputRequired, Retry
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
+from mcp_dispatch.pipeline.hook_env import HookClientBridge
 from mcp_dispatch.pipeline.pending import PendingRequest
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.server.backend import Backend
@@ -57,16 +59,17 @@ class UpstreamProxy:
         except CallFailed as failure:
             outcome = ProtocolError(INTERNAL_ERROR, str(failure))
         finally:
-            await self._backend.dispatcher.record_proxied_request(
+            record = build_request_record(
                 id=secrets.token_hex(8),
                 method=ctx.method,
                 server=server.name,
                 params=params,
                 outcome=outcome,
-                scope=scope,
+                scope=scope.id,
                 started=started,
                 seconds=time.monotonic() - clock,
             )
+            await self._backend.dispatcher.services.journal.record(record)
         if isinstance(outcome, ProtocolError):
             raise MCPError(outcome.code, outcome.message, outcome.data)
         if isinstance(outcome, InputRequired):
@@ -83,7 +86,9 @@ class UpstreamProxy:
         client_params: JsonObject,
         overrides: JsonObject,
     ) -> ProxyOutcome:
-        bridge = self._backend.dispatcher.build_client_bridge(scope, WireClient(ctx))
+        bridge = HookClientBridge(
+            scope.id, WireClient(ctx), scope=scope, services=self._backend.dispatcher.services
+        )
         progress = _create_progress_sender(ctx)
         retry = _pop_retry(ctx, scope, client_params)
         if retry is not None:

@@ -22,7 +22,7 @@ from mcp_dispatch.model.outcome import (
     format_error,
 )
 from mcp_dispatch.model.tools import ToolsActivated
-from mcp_dispatch.pipeline.executor import Executor
+from mcp_dispatch.pipeline.pending import identify_call
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.server.backend import Backend
 from mcp_dispatch.server.client import WireCaller, run_until_disconnect
@@ -46,7 +46,6 @@ class ToolCallHandler:
     ) -> None:
         self._backend = backend
         self._sessions = sessions
-        self._executor = Executor(backend.dispatcher)
         self._ask_timeout = backend.ask_timeout
         self._roots_known = roots_known
 
@@ -59,7 +58,7 @@ class ToolCallHandler:
         activated = scope.activated_tools
         await self._backend.wait_for_tool(call.name)
         caller = WireCaller(ctx, self._sessions.output, self._ask_timeout)
-        execute = partial(self._executor.call, call, scope, caller)
+        execute = partial(self._backend.dispatcher.dispatch, call, scope, caller)
         outcome = await run_until_disconnect(sdk.get_request_ended(ctx), execute)
         result = await _build_result_after_relist(ctx, outcome, activated)
         structured = result.get("structuredContent")
@@ -123,7 +122,7 @@ def _pop_answer(params: Mapping[str, Any], scope: Scope, call: ToolCall) -> Appr
     state = params.get("requestState")
     if not isinstance(state, str):
         return None
-    context = scope.pending_questions.pop(state, call.name, call.arguments)
+    context = scope.pending_questions.pop(state, identify_call(call))
     answer = read_input_responses(params).get(INPUT_KEY)
     if context is None or not isinstance(answer, dict):
         return None
@@ -133,8 +132,9 @@ def _pop_answer(params: Mapping[str, Any], scope: Scope, call: ToolCall) -> Appr
 def _pop_retry(params: Mapping[str, Any], scope: Scope, call: ToolCall) -> CallRetry | None:
     """Return the answers to questions of an upstream, with the pending call that they continue."""
     state = params.get("requestState")
-    request: JsonObject = {"name": call.name, "arguments": call.arguments}
-    pending = scope.pending_requests.pop(state, request) if isinstance(state, str) else None
+    if not isinstance(state, str):
+        return None
+    pending = scope.pending_requests.pop(state, identify_call(call))
     if pending is None:
         return None
     return CallRetry(pending.review, Retry(pending.continuation, read_input_responses(params)))

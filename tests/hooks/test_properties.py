@@ -16,8 +16,9 @@ from mcp_dispatch.journal.writer import Journal
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.decision import Effect, Tier
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services, Snapshot
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.processes.children import ProcessGroup
@@ -91,7 +92,7 @@ async def ran_with(
         )
         live = Snapshot(build_registry([tool], ()), hooks, rulebook)
         store = ResultStore(Path(folder) / "results")
-        dispatcher = Dispatcher(lambda: live, Approver(), store, journal)
+        dispatcher = Dispatcher(Services(lambda: live, Approver(), store, journal))
         scope = Scope(None, limit=1)
         await dispatcher.dispatch(ToolCall("c", "u", "T", call), scope, ScriptedCaller())
         journal.close()

@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_dispatch.model.approval import Approved
 from mcp_dispatch.model.calls import Outcome
+from mcp_dispatch.pipeline.hook_env import end_session
 from mcp_dispatch.policy.commands.expand import parse_command
 from mcp_dispatch.processes import kill_tree
 from tests.pipeline.test_dispatcher import extract_texts, hooks_for, open_dispatcher
@@ -101,7 +102,7 @@ async def test_hooks_are_told_why_a_session_begins_and_ends(tmp_path: Path) -> N
     }
     async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
         await line.apply_settings({**ALLOWED, "hooks": hooks}).call("T")
-        await line.dispatcher.end_session(line.scope)
+        await end_session(line.dispatcher.services, line.scope)
 
     begun, ended = (json.loads((tmp_path / name).read_text()) for name in ("begun", "ended"))
     assert (begun["hook_event_name"], begun["source"]) == ("SessionStart", "startup")
@@ -113,7 +114,7 @@ async def test_hooks_are_told_why_a_session_begins_and_ends(tmp_path: Path) -> N
 async def test_nobody_is_told_of_the_end_of_a_session_that_never_began(tmp_path: Path) -> None:
     async with open_dispatcher(tmp_path) as line:
         line.apply_settings({"hooks": hooks_for("SessionEnd", "touch ended")})
-        await line.dispatcher.end_session(line.scope)
+        await end_session(line.dispatcher.services, line.scope)
 
     assert not (tmp_path / "ended").exists()
 
@@ -132,7 +133,7 @@ async def test_the_end_of_a_session_is_not_held_up(
         await line.call("T")
         began = anyio.current_time()
         with anyio.fail_after(30):
-            await line.dispatcher.end_session(line.scope)
+            await end_session(line.dispatcher.services, line.scope)
         took = anyio.current_time() - began
 
     assert least <= took <= most

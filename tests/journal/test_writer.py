@@ -195,11 +195,10 @@ def test_a_refusal_records_the_decision_and_the_asked_name_of_an_unknown_tool() 
 
     record = build_call_record(
         ToolCall("c", "t", "nobody", {}),
-        Refusal(RefusedBy.PERMISSION, "no"),
+        Refusal(RefusedBy.PERMISSION, "no", denied),
         scope="s",
         started=0,
         seconds=1,
-        decision=denied,
         result_chars=7,
     )
 

@@ -26,6 +26,7 @@ from mcp_dispatch.model.outcome import Refusal, Suspended
 from mcp_dispatch.model.tools import ToolAsk
 from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services
 from mcp_dispatch.results.store import ResultStore
 from tests.pipeline.test_dispatcher import (
     DispatcherFixture,
@@ -59,7 +60,7 @@ async def open_approvals(
 
         approver = Approver(fallback, pending=desk, rule_writer=AllowRuleWriter(file, reread))
         store = ResultStore(folder / "results")
-        line.dispatcher = Dispatcher(lambda: line.snapshot, approver, store, line.journal)
+        line.dispatcher = Dispatcher(Services(lambda: line.snapshot, approver, store, line.journal))
         yield line, desk
 
 
@@ -212,7 +213,7 @@ async def test_a_retried_call_brings_its_lasting_yes_along(
     async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
         first = await line.call("T", ScriptedCaller(reply=AskDeferred({})))
         assert isinstance(first, Suspended)
-        asked = line.scope.pending_questions.pop(first.state, "T", {})
+        asked = line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {}})
         assert asked is not None
         assert asked == AskedContext(PreHookResult(), {}, RememberOptions(("T",)))
         call = ToolCall("again", "use", "T", {}, approval_answer=ApprovalAnswer(asked, answer))

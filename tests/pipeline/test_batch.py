@@ -135,9 +135,7 @@ class BatchFixture:
         scope = self.line.scope
         member = self.batch.join(made) if self.batch else scope.batch_window.join(made)
         self.members[id] = member
-        self.outcomes[id] = await self.line.dispatcher.dispatch(
-            made, scope, ScriptedCaller(), member
-        )
+        self.outcomes[id] = await self.line.dispatcher.dispatch_run(member, scope, ScriptedCaller())
 
 
 class Gate:

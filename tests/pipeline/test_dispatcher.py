@@ -27,8 +27,9 @@ from mcp_dispatch.model.tools import (
     build_error_result,
     build_text_result,
 )
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services, Snapshot
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.registry.registry import build_registry
@@ -54,10 +55,12 @@ class DispatcherFixture:
         self.journal = Journal(self.folder / "journal")
         self.apply_settings({})
         self.dispatcher = Dispatcher(
-            lambda: self.snapshot,
-            Approver(self.fallback),
-            ResultStore(self.folder / "results"),
-            self.journal,
+            Services(
+                lambda: self.snapshot,
+                Approver(self.fallback),
+                ResultStore(self.folder / "results"),
+                self.journal,
+            )
         )
 
     def apply_settings(self, content: Mapping[str, Any]) -> "DispatcherFixture":
@@ -351,7 +354,7 @@ async def test_a_question_left_with_the_client_runs_nothing_until_it_is_answered
         first = await line.call("T", caller, x=1)
         before = list(tool.calls)
         assert isinstance(first, Suspended)
-        asked = line.scope.pending_questions.pop(first.state, "T", {"x": 1})
+        asked = line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {"x": 1}})
         assert asked is not None
         call = ToolCall("again", "use", "T", {"x": 1}, approval_answer=ApprovalAnswer(asked, yes))
         second = await line.dispatcher.dispatch(call, line.scope, caller)
@@ -359,7 +362,9 @@ async def test_a_question_left_with_the_client_runs_nothing_until_it_is_answered
     assert before == []
     assert extract_texts(second) == ["done"]
     assert ran.read_text(encoding="utf-8") == "x\n"
-    assert line.scope.pending_questions.pop(first.state, "T", {"x": 1}) is None
+    assert (
+        line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {"x": 1}}) is None
+    )
 
 
 async def test_a_retried_call_is_judged_by_the_rules_again(tmp_path: Path) -> None:
@@ -369,7 +374,7 @@ async def test_a_retried_call_is_judged_by_the_rules_again(tmp_path: Path) -> No
     async with open_dispatcher(tmp_path, tool) as line:
         first = await line.call("T", caller)
         assert isinstance(first, Suspended)
-        asked = line.scope.pending_questions.pop(first.state, "T", {})
+        asked = line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {}})
         assert asked is not None
         line.apply_settings({"permissions": {"deny": ["T"]}})
         call = ToolCall("again", "use", "T", {}, approval_answer=ApprovalAnswer(asked, yes))

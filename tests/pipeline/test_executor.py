@@ -32,7 +32,7 @@ from mcp_dispatch.model.tools import (
     build_text_result,
 )
 from mcp_dispatch.pipeline.batch import CallRun, CallState
-from mcp_dispatch.pipeline.executor import CallStream, Executor
+from mcp_dispatch.pipeline.executor import CallStream
 from mcp_dispatch.pipeline.scope import Scope
 from tests.pipeline.test_dispatcher import DispatcherFixture, open_dispatcher
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
@@ -344,7 +344,7 @@ class _Opened(AsyncExitStack):
         self.callback(tasks.cancel_scope.cancel)
         self.callback(self._bodies.release)
         scope = Scope(self._folder, limit=LIMIT)
-        return Executor(line.dispatcher).stream(scope, tasks)
+        return CallStream(line.dispatcher, scope, tasks)
 
 
 def _end(member: CallRun) -> str:

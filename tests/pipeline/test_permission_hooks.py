@@ -164,7 +164,7 @@ async def test_a_call_made_again_with_the_answer_runs_no_hook_twice(tmp_path: Pa
         line.apply_settings(build_settings(counts, ask=["T"]))
         first = await line.call("T", asks, x=1)
         assert isinstance(first, Suspended)
-        asked = line.scope.pending_questions.pop(first.state, "T", {"x": 1})
+        asked = line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {"x": 1}})
         assert asked is not None
         answer: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
         again = ToolCall(

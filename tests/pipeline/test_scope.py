@@ -2,67 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
-from mcp_dispatch.model.calls import AskedContext, PreHookResult, ToolCall
-from mcp_dispatch.model.json import Json
 from mcp_dispatch.model.tools import DirectoryChanged, FileRead, FileSeen
-from mcp_dispatch.pipeline.scope import (
-    MAX_PENDING_QUESTIONS,
-    QUESTION_SECONDS,
-    PendingQuestions,
-    Scope,
-)
-
-
-def build_call(name: str = "Bash", **arguments: str) -> ToolCall:
-    return ToolCall("id", "id", name, dict(arguments))
-
-
-def test_an_open_ask_is_answered_once() -> None:
-    asks = PendingQuestions()
-    state = asks.add(build_call(command="ls"), AskedContext(PreHookResult(contexts=("noted",))))
-
-    first = asks.pop(state, "Bash", {"command": "ls"})
-    second = asks.pop(state, "Bash", {"command": "ls"})
-
-    assert (first, second) == (AskedContext(PreHookResult(contexts=("noted",))), None)
-
-
-def test_an_answer_for_other_arguments_counts_for_nothing() -> None:
-    asks = PendingQuestions()
-    state = asks.add(build_call(command="ls"), AskedContext(PreHookResult()))
-
-    assert asks.pop(state, "Bash", {"command": "rm"}) is None
-    assert len(asks) == 0
-
-
-@pytest.mark.parametrize("other", [True, 1.0, "1", [1]])
-def test_what_python_calls_equal_is_not_the_same_argument(other: Json) -> None:
-    asks = PendingQuestions()
-    state = asks.add(ToolCall("id", "id", "T", {"x": 1}), AskedContext(PreHookResult()))
-
-    assert asks.pop(state, "T", {"x": other}) is None
-
-
-def test_an_ask_expires() -> None:
-    now = [0.0]
-    asks = PendingQuestions(clock=lambda: now[0])
-    state = asks.add(build_call(), AskedContext(PreHookResult()))
-
-    now[0] = QUESTION_SECONDS + 1
-
-    assert asks.pop(state, "Bash", {}) is None
-
-
-def test_the_oldest_asks_make_room() -> None:
-    asks = PendingQuestions()
-    first = asks.add(build_call(), AskedContext(PreHookResult()))
-    for _ in range(MAX_PENDING_QUESTIONS):
-        asks.add(build_call(), AskedContext(PreHookResult()))
-
-    assert len(asks) == MAX_PENDING_QUESTIONS
-    assert asks.pop(first, "Bash", {}) is None
+from mcp_dispatch.pipeline.scope import Scope
 
 
 def test_changes_of_context_are_applied() -> None:

@@ -1,4 +1,4 @@
-"""ValidCall -> CheckedCall: the tool's own semantic check; paths become absolute here."""
+"""ValidCall -> CheckedCall: the tool's own semantic check, which makes paths absolute."""
 
 from mcp_dispatch.model.calls import CheckedCall, ValidCall
 from mcp_dispatch.model.tools import CallContext

@@ -1,31 +1,31 @@
-"""ToolCall -> ResolvedCall: the tool exists, under its exposed name or its rule name."""
-
-from collections.abc import Callable, Collection
+"""ToolCall -> ResolvedCall: find the tool by its exposed name or its rule name."""
 
 from mcp_dispatch.model.calls import ResolvedCall, ToolCall
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.outcome import RefusedBy
-from mcp_dispatch.model.tools import Tool
+from mcp_dispatch.model.text import truncate
+from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Snapshot
 from mcp_dispatch.registry.registry import ToolRegistry
 
 _MAX_NAME_CHARS = 80
 
 
-def lookup(
-    registry: ToolRegistry,
-    call: ToolCall,
-    is_deferred: Callable[[Tool], bool] = lambda _: False,
-    activated_tools: Collection[str] = (),
-) -> ResolvedCall:
-    """A tool that is `deferred` can be called, by guessing its arguments, before it is found."""
-    tool = registry.find(call.name)
+def lookup(snapshot: Snapshot, call: ToolCall, scope: Scope) -> ResolvedCall:
+    """A deferred tool can be called before `tool_search` has found it; its schema is unseen then."""
+    tool = snapshot.registry.find(call.name)
     if tool is None:
-        raise Refused(RefusedBy.LOOKUP, _describe_unknown(registry, call.name))
-    return ResolvedCall(call, tool, is_deferred(tool) and tool.rule_name not in activated_tools)
+        raise Refused(RefusedBy.LOOKUP, _describe_unknown(snapshot.registry, call.name))
+    unseen = (
+        tool.server is not None  # built-in tools are never deferred
+        and tool.rule_name not in scope.activated_tools
+        and snapshot.is_deferred(tool)
+    )
+    return ResolvedCall(call, tool, unseen)
 
 
 def _describe_unknown(registry: ToolRegistry, name: str) -> str:
-    shown = name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}…"
+    shown = truncate(name, _MAX_NAME_CHARS)
     if server := registry.find_former_server(name):
         return (
             f"{shown!r} is gone: the server {server!r} does not offer it any more. List the tools "

@@ -1,50 +1,34 @@
-"""CheckedCall -> ReviewedCall: PreToolUse hooks speak; a rewrite is validated and checked again."""
+"""CheckedCall -> ReviewedCall: run PreToolUse hooks; a rewrite is validated and checked again."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from anyio import to_thread
 
 from mcp_dispatch.hooks.events import HookEventName
-from mcp_dispatch.hooks.hooks import Hooks
-from mcp_dispatch.model.calls import CheckedCall, PreHookResult, ReviewedCall, Rewrite, ToolCall
-from mcp_dispatch.model.errors import Refused
-from mcp_dispatch.model.hook_context import HookContext
+from mcp_dispatch.model.calls import CheckedCall, PreHookResult, ReviewedCall, ToolCall
+from mcp_dispatch.pipeline.call_env import CallEnv
 from mcp_dispatch.policy.commands.expand import parse_command
 from mcp_dispatch.policy.subject import Subject
 
-CheckRewrite = Callable[[CheckedCall, Rewrite], Awaitable[CheckedCall]]
 
-
-async def run_pre_hooks(
-    hooks: Hooks, checked: CheckedCall, hook_context: HookContext, check_rewrite: CheckRewrite
-) -> ReviewedCall:
-    """Hooks run once per call: a call made again with an answer keeps what they said before."""
+async def run_pre_hooks(checked: CheckedCall, env: CallEnv) -> ReviewedCall:
+    """Hooks run once per call: a call that is sent again with an answer keeps their first result."""
     review = _find_earlier_result(checked.call)
-    if review is None and HookEventName.PRE_TOOL_USE not in hooks.events:
+    if review is None and HookEventName.PRE_TOOL_USE not in env.hooks.events:
         review = PreHookResult()
     if review is None:
-        review = await hooks.run_pre_tool_use(
-            checked, hook_context, concurrent_task=_build_command_parser(checked)
+        review = await env.hooks.run_pre_tool_use(
+            checked, env.hook_context, concurrent_task=_build_command_parser(checked)
         )
     if review.rewrite is None:
         return ReviewedCall(checked, checked, review)
-    return ReviewedCall(await check_rewrite(checked, review.rewrite), checked, review)
-
-
-@contextmanager
-def explain_rewrite_refusal(rewrite: Rewrite) -> Generator[None, None, None]:
-    """A refusal of rewritten arguments names the hook that rewrote them."""
-    try:
-        yield
-    except Refused as refused:
-        message = f"the arguments as rewritten by the hook {rewrite.by}: {refused}"
-        raise Refused(refused.refusal.by, message) from refused
+    return ReviewedCall(await env.recheck_rewrite(checked, review.rewrite), checked, review)
 
 
 def _build_command_parser(checked: CheckedCall) -> Callable[[], Coroutine[Any, Any, None]] | None:
-    """Reads the shell command of the call while its hooks run; the rules find it read."""
+    """Return a task that parses the shell command while hooks run, so that the rules find it in
+    the cache. None if the call has no command."""
     tool, arguments = checked.tool, checked.arguments
     command = Subject(tool.rule_name, tool.name, tool.server, arguments, arguments, None).command
     if command is None:

@@ -1,4 +1,4 @@
-"""ResolvedCall -> ValidCall: the arguments fit the tool's JSON schema."""
+"""ResolvedCall -> ValidCall: validate the arguments against the tool's JSON schema."""
 
 import logging
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
-    """`arguments` are the call's own, or what a hook or an approver made of them."""
+    """`arguments` are those of the call, or those that a hook has rewritten."""
     tool = resolved.tool
     problems = tool.validator.find_problems(arguments)
     if problems:
@@ -27,7 +27,7 @@ def validate(resolved: ResolvedCall, arguments: JsonObject) -> ValidCall:
 
 
 def _hint(resolved: ResolvedCall) -> str:
-    """Whoever has never seen the schema can only guess."""
+    """Tell a model that has not seen the schema how to load it."""
     if not resolved.schema_unseen:
         return ""
     name = resolved.tool.name
@@ -37,6 +37,6 @@ def _hint(resolved: ResolvedCall) -> str:
 def _decide_sharing(tool: Tool, arguments: JsonObject) -> Sharing:
     try:
         return tool.decide_sharing(arguments)
-    except Exception:  # guards against the tool's code: what cannot say that it shares, does not
-        logger.exception("tool %s cannot say whether its call may share", tool.rule_name)
+    except Exception:  # a tool's code may raise anything; the call then runs alone
+        logger.exception("tool %s cannot tell whether its call may share", tool.rule_name)
         return Sharing.EXCLUSIVE

@@ -32,8 +32,9 @@ from mcp_dispatch.model.tools import (
     ToolResult,
     Validator,
 )
-from mcp_dispatch.pipeline.dispatcher import Dispatcher, Snapshot
+from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
+from mcp_dispatch.pipeline.services import Services, Snapshot
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.registry.registry import build_registry
@@ -252,7 +253,7 @@ async def a_line(
         journal = Journal(ground.folder / "journal")
         results = ResultStore(ground.folder / "results")
         line = Line(
-            Dispatcher(lambda: live, Approver(), results, journal),
+            Dispatcher(Services(lambda: live, Approver(), results, journal)),
             Scope(ground.workspace, limit=10),
         )
         await remember(ground, line.scope)

@@ -153,12 +153,13 @@ async def test_hidden_characters_in_a_question_are_shown() -> None:
 
 
 async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
-    async def foresee(server: str, params: JsonObject) -> JsonObject | None:
-        return {"action": "decline"}
+    class DecliningBridge(ClientBridge):
+        async def answer_by_hook(self, server: str, params: JsonObject) -> JsonObject | None:
+            return {"action": "decline"}
 
     relay, person = Relay("weather"), Person()
 
-    with relay.track_request(1, UpstreamRequest(ClientBridge("one", person, foresee))):
+    with relay.track_request(1, UpstreamRequest(DecliningBridge("one", person))):
         answer = await relay.answer(ELICIT, QUESTION, None)
 
     assert answer == {"action": "decline"}
