@@ -1,60 +1,35 @@
-"""The flags that `serve` and its siblings share, and what follows from them alone."""
+"""The options of the application."""
 
 import logging
-import os
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_dispatch.app.settings_options import SettingsOptions
 from mcp_dispatch.approval.approver import APPROVALS_COMMAND, AskFallback
 from mcp_dispatch.fs.state_dir import StateDirectory
-from mcp_dispatch.settings.layers import MANAGED_DIR, build_sources, find_claude_config_dir
-from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import SettingsReader
+from mcp_dispatch.settings.layers import find_claude_config_dir
 
 logger = logging.getLogger(__name__)
 
-_SUPPORTED_KEYS = frozenset({"hooks", "env", "mcpServers"})
-
 
 @dataclass(frozen=True, slots=True)
-class AppOptions:
-    workspace: Path | None = None
-    settings: tuple[Path, ...] = ()
-    mcp_config: tuple[Path, ...] = ()
-    state_dir: Path | None = None
-    permission_mode: PermissionMode | None = None
-    claude_settings: bool = False
+class AppOptions(SettingsOptions):
     ask_fallback: AskFallback = AskFallback.DENY
     owns_process: bool = False
-    """Nothing but the server runs in this process: it may be the parent of orphans."""
+    """Whether only the server runs in this process, so that it may adopt orphaned processes."""
 
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    managed_dir: Path = MANAGED_DIR
     offline: bool = False
-    """Start no server: what is known of them has to do."""
-
-    def locate_settings_files(self) -> SettingsReader:
-        sources = build_sources(
-            self.environ,
-            self.settings,
-            include_claude=self.claude_settings,
-            managed_dir=self.managed_dir,
-        )
-        return SettingsReader(sources, supported=_SUPPORTED_KEYS)
+    """Start no upstream server: use the cached tool lists."""
 
     def format_approvals_command(self, state: StateDirectory) -> str:
-        """What a person types to answer questions of this very server."""
-        named = self.state_dir is not None
-        return (
-            f"{APPROVALS_COMMAND} --state-dir {shlex.quote(str(state.path))}"
-            if named
-            else APPROVALS_COMMAND
-        )
+        """Return the command that a person types to answer questions of this server."""
+        if self.state_dir is None:
+            return APPROVALS_COMMAND
+        return f"{APPROVALS_COMMAND} --state-dir {shlex.quote(str(state.path))}"
 
     def log_unread_claude_settings(self, root: Path | None) -> None:
-        """Who has settings for Claude Code may believe that they hold here."""
+        """Log which settings of Claude Code exist and are not read without the flag."""
         folders = [find_claude_config_dir(self.environ), *([root / ".claude"] if root else [])]
         files = [
             folder / name for folder in folders for name in ("settings.json", "settings.local.json")

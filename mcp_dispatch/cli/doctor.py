@@ -42,12 +42,13 @@ def doctor(
 
     Takes the flags of `serve`. Exits with 1 where there are errors, else with 0.
     """
-    from mcp_dispatch.cli.doctor_checks import DoctorOptions, run_checks
+    from mcp_dispatch.app.settings_options import SettingsOptions
+    from mcp_dispatch.cli.doctor_checks import run_checks
     from mcp_dispatch.settings.models import PermissionMode
     from mcp_dispatch.settings.problems import Severity
 
     checkup = run_checks(
-        DoctorOptions(
+        SettingsOptions(
             workspace=workspace,
             settings=tuple(settings or ()),
             mcp_config=tuple(mcp_config or ()),

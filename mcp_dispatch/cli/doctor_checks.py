@@ -5,28 +5,25 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from platformdirs import user_state_dir
-
 from mcp_dispatch import __version__
+from mcp_dispatch.app.settings_options import SettingsOptions, add_directories, build_policy
 from mcp_dispatch.fs.safe_open import FileError
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
-from mcp_dispatch.model.errors import Refused, StartError
+from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.names import build_rule_name
 from mcp_dispatch.policy.known_tools import BUILT_IN_TOOLS
-from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.conditions import HookConditions
 from mcp_dispatch.policy.rules.examples import run_rule_tests
 from mcp_dispatch.registry.names import Naming, NamingStyle, build_exposed_name
-from mcp_dispatch.settings.layers import MANAGED_DIR, build_sources
 from mcp_dispatch.settings.models import NamingSettings, PermissionMode
 from mcp_dispatch.settings.problems import SettingsProblem, Severity
-from mcp_dispatch.settings.settings import FileState, Settings, SettingsReader
+from mcp_dispatch.settings.settings import FileState, Settings
 from mcp_dispatch.tools.search.ripgrep import find_ripgrep
 from mcp_dispatch.upstream.cache import CatalogueCache, ServerSnapshot
 from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
@@ -86,23 +83,6 @@ def _find_name_clashes(
                 yield f"{rule} is not listed: {owner} has the name {exposed}; call it as {rule}"
 
 
-_SUPPORTED_KEYS = frozenset({"hooks", "env", "mcpServers"})
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorOptions:
-    """The flags of `serve` that matter here."""
-
-    workspace: Path | None = None
-    settings: tuple[Path, ...] = ()
-    mcp_config: tuple[Path, ...] = ()
-    state_dir: Path | None = None
-    permission_mode: PermissionMode | None = None
-    claude_settings: bool = False
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    managed_dir: Path = MANAGED_DIR
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """An error keeps something from working as it is written; a warning should be looked at."""
@@ -129,20 +109,15 @@ class DoctorReport:
         return list(dict.fromkeys(chosen))
 
 
-def run_checks(options: DoctorOptions) -> DoctorReport:
+def run_checks(options: SettingsOptions) -> DoctorReport:
     """Reads what a server with the same flags would read. What stops a start is a finding, too."""
-    sources = build_sources(
-        *(options.environ, options.settings),
-        include_claude=options.claude_settings,
-        managed_dir=options.managed_dir,
-    )
-    own = (_resolve_state_dir(options), sources.config_dir)
+    state_dir, config_dir = options.state_path, options.sources.config_dir
     programs = _find_programs(options.environ)
-    findings = [*_check_programs(programs), *_check_directories(*own)]
+    findings = [*_check_programs(programs), *_check_directories(state_dir, config_dir)]
     workspace, settings = Workspace(None), None
     try:
         workspace = Workspace.choose(options.workspace, (), Path.cwd())
-        settings = SettingsReader(sources, supported=_SUPPORTED_KEYS).read(workspace.root)
+        settings = options.create_settings_reader().read(workspace.root)
     except StartError as error:
         findings.append(_to_error(error))
     findings += _check_servers(options, settings or Settings(), workspace)
@@ -150,8 +125,7 @@ def run_checks(options: DoctorOptions) -> DoctorReport:
     if settings is not None:
         mode = settings.resolve_mode(options.permission_mode)
         findings += _check_settings(settings, workspace)
-        findings += _check_rules(settings, workspace, own, mode)
-    state_dir, config_dir = own
+        findings += _check_rules(options, settings, workspace)
     return DoctorReport(
         versions=_collect_versions(),
         programs=programs,
@@ -189,11 +163,6 @@ def _check_programs(programs: Mapping[str, str | None]) -> Iterator[Finding]:
             yield _to_warning(f"{name} was not found; {needs[name]} needs it")
 
 
-def _resolve_state_dir(options: DoctorOptions) -> Path:
-    named = options.state_dir or Path(user_state_dir("mcp-dispatch", appauthor=False))
-    return Path(os.path.abspath(named.expanduser()))  # noqa: PTH100  (links keep their names)
-
-
 def _check_directories(state_dir: Path, config_dir: Path) -> Iterator[Finding]:
     """Whoever can write there decides what is allowed; whoever can read the state sees results."""
     yield from _check_permissions(config_dir, "the config directory")
@@ -223,7 +192,7 @@ def _check_permissions(path: Path, name: str, *, secret: bool = False) -> Iterat
 
 
 def _check_servers(
-    options: DoctorOptions, settings: Settings, workspace: Workspace
+    options: SettingsOptions, settings: Settings, workspace: Workspace
 ) -> Iterator[Finding]:
     environ = {**options.environ, **settings.environment}
     files: list[ServerFile] = []
@@ -235,9 +204,7 @@ def _check_servers(
     chosen = select_servers(files, settings, workspace.root, environ)
     yield from map(_to_warning, chosen.problems)
     yield from map(_to_error, find_missing_programs(chosen.servers, environ, workspace.root))
-    known = find_cached_problems(
-        chosen.servers, _resolve_state_dir(options), settings.dispatch.naming
-    )
+    known = find_cached_problems(chosen.servers, options.state_path, settings.dispatch.naming)
     yield from map(_to_warning, known)
 
 
@@ -252,19 +219,16 @@ def _check_settings(settings: Settings, workspace: Workspace) -> Iterator[Findin
         sources, HookConditions(Path.home(), workspace.directories).find_fault
     )
     yield from map(_to_warning, problems)
-    for directory in settings.additional_directories:
-        try:
-            workspace.with_directories([directory])
-        except Refused as refused:
-            yield _to_warning(f"permissions.additionalDirectories: {refused}; it is skipped")
+    yield from map(_to_warning, add_directories(workspace, settings)[1])
     if workspace.root is None:
         yield _to_warning(f"no workspace: {workspace.unset_reason}; name one with --workspace DIR")
 
 
 def _check_rules(
-    settings: Settings, workspace: Workspace, own: Sequence[Path], mode: PermissionMode
+    options: SettingsOptions, settings: Settings, chosen: Workspace
 ) -> Iterator[Finding]:
-    policy = Policy(settings, workspace.directories, own_directories=own, mode=mode)
+    workspace, _ = add_directories(chosen, settings)
+    policy = build_policy(options, settings, workspace, options.state_path)
     yield from map(_to_finding, policy.problems)
     failed = run_rule_tests(settings.rule_tests, policy, workspace)
     yield from (_to_finding(each.problem) for each in failed)

@@ -61,24 +61,32 @@ def explain(
 
     Takes the flags of `serve`. Nothing is run: no tool, no hook, no server.
     """
+    from mcp_dispatch.app.settings_options import SettingsOptions
     from mcp_dispatch.cli.explanation import load_explainer
     from mcp_dispatch.model.errors import StartError
+    from mcp_dispatch.settings.models import PermissionMode
 
     wanted = [tool is not None, batch is not None, test]
     if sum(wanted) != 1 or (arguments is not None and tool is None):
         _fail("give a tool with its arguments, or --batch FILE, or --test; and only one of them")
     try:
-        court = load_explainer(
-            workspace, settings or [], state_dir, permission_mode, claude=claude_settings
+        explainer = load_explainer(
+            SettingsOptions(
+                workspace=workspace,
+                settings=tuple(settings or ()),
+                state_dir=state_dir,
+                permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
+                claude_settings=claude_settings,
+            )
         )
     except StartError as error:
         _fail(str(error))
     if batch is not None:
-        _answer_batch(batch, court)
+        _answer_batch(batch, explainer)
     elif test:
-        raise typer.Exit(_run_rule_tests(court, as_json=as_json))
+        raise typer.Exit(_run_rule_tests(explainer, as_json=as_json))
     else:
-        _explain_one(str(tool), arguments, court, as_json=as_json)
+        _explain_one(str(tool), arguments, explainer, as_json=as_json)
 
 
 def _explain_one(

@@ -1,17 +1,13 @@
 """How `explain` reads a call, has it judged, and words the answer."""
 
 import json
-import os
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from platformdirs import user_state_dir
-
+from mcp_dispatch.app.settings_options import SettingsOptions, add_directories, build_policy
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.decision import Decision, Tier, Vote
-from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.policy.explain import (
     CallSpec,
@@ -23,17 +19,9 @@ from mcp_dispatch.policy.explain import (
 )
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.examples import RuleTestFailure, run_rule_tests
-from mcp_dispatch.settings.layers import build_sources
-from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings, SettingsReader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mcp_dispatch.cli.flags import PermissionModeChoice
+from mcp_dispatch.settings.settings import Settings
 
 WIDTH = 80
-_SUPPORTED_KEYS = frozenset({"hooks", "env"})
 _TIER_LABELS = {
     Tier.DENY: "deny",
     Tier.HARD_ASK: "ask",
@@ -81,35 +69,13 @@ class RuleExplainer:
         return suggest_allow_line(call, self.policy, self.workspace)
 
 
-def load_explainer(
-    workspace: Path | None,
-    settings: "Sequence[Path]",
-    state_dir: Path | None,
-    mode: "PermissionModeChoice | None",
-    *,
-    claude: bool,
-) -> RuleExplainer:
-    """Reads what a server would read, and makes nothing. Raises `StartError`."""
-    sources = build_sources(dict(os.environ), settings, include_claude=claude)
-    chosen = Workspace.choose(workspace, (), Path.cwd())
-    found = SettingsReader(sources, supported=_SUPPORTED_KEYS).read(chosen.root)
-    place = replace(chosen, additional=_find_directories(chosen, found))
-    state = state_dir or Path(user_state_dir("mcp-dispatch", appauthor=False))
-    own = (Path(os.path.abspath(state.expanduser())), sources.config_dir)  # noqa: PTH100
-    wanted = PermissionMode(mode.value) if mode else None
-    policy = Policy(found, place.directories, own_directories=own, mode=found.resolve_mode(wanted))
-    return RuleExplainer(policy, place, found)
-
-
-def _find_directories(workspace: Workspace, settings: Settings) -> tuple[Path, ...]:
-    """Of the directories that settings add, those that can be found."""
-    present: list[Path] = []
-    for path in settings.additional_directories:
-        try:
-            present += workspace.with_directories([path]).additional
-        except Refused:
-            continue
-    return tuple(present)
+def load_explainer(options: SettingsOptions) -> RuleExplainer:
+    """Read the files that a server would read, and create none. Raise `StartError`."""
+    chosen = Workspace.choose(options.workspace, (), Path.cwd())
+    settings = options.create_settings_reader().read(chosen.root)
+    workspace, _ = add_directories(chosen, settings)
+    policy = build_policy(options, settings, workspace, options.state_path)
+    return RuleExplainer(policy, workspace, settings)
 
 
 def answer_line(line: bytes, explainer: RuleExplainer) -> JsonObject:

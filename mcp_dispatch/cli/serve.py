@@ -26,10 +26,8 @@ from mcp_dispatch.cli.flags import (
 )
 
 if TYPE_CHECKING:
-    from mcp_dispatch.app.app import App
     from mcp_dispatch.app.options import AppOptions
     from mcp_dispatch.fs.state_dir import StateDirectory
-    from mcp_dispatch.server import McpServer
 
 MAX_LOG_BYTES = 5_000_000
 EXIT_SIGNAL_BASE = 128
@@ -110,13 +108,14 @@ async def _serve_stdio(options: "AppOptions", state: "StateDirectory") -> int:
     import anyio
 
     from mcp_dispatch.app.app import open_app
+    from mcp_dispatch.app.listener import ChangeAnnouncer
     from mcp_dispatch.server import McpServer, StdioSessions
     from mcp_dispatch.wire import sdk
     from mcp_dispatch.wire.stdio_server import open_stdio
 
     stopped: list[int] = []
-
-    async with open_app(options, state) as app, open_stdio() as stdio:
+    announcer = ChangeAnnouncer()
+    async with open_app(options, state, announcer) as app, open_stdio() as stdio:
         sessions = StdioSessions(app.scope, stdio.write_queue, uses_roots=app.wants_roots)
         server = McpServer(app, sessions)
         async with anyio.create_task_group() as tasks:
@@ -126,7 +125,7 @@ async def _serve_stdio(options: "AppOptions", state: "StateDirectory") -> int:
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch_signals, stop)
-            tasks.start_soon(announce_changes, app, server)
+            tasks.start_soon(announcer.run, server)
             await sdk.serve(server.server, stdio.reader, stdio.writer)
             tasks.cancel_scope.cancel()
     return EXIT_SIGNAL_BASE + stopped[0] if stopped else 0
@@ -143,24 +142,3 @@ async def watch_signals(stop: Callable[[int], None]) -> None:
         async for number in signals:
             logging.getLogger(__name__).info("stopping: %s", signal.Signals(number).name)
             stop(number)
-
-
-async def announce_changes(app: "App", server: "McpServer") -> None:
-    """Many changes in one moment are one notice."""
-    import anyio
-
-    changes: set[str] = set()
-    stirred = anyio.Event()
-
-    def record_change(kind: str) -> None:
-        changes.add(kind)
-        stirred.set()
-
-    app.on_tools_changed = lambda: record_change("tools")
-    app.on_offers_changed = record_change
-    app.on_notification = server.relay_notification
-    while True:
-        await stirred.wait()
-        stirred = anyio.Event()
-        while changes:
-            await server.notify_list_changed(changes.pop())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_dispatch.cli.serve import EXIT_SIGNAL_BASE, announce_changes, watch_signals
+from mcp_dispatch.cli.serve import EXIT_SIGNAL_BASE, watch_signals
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.server.http.bind import BoundSocket, ListenAddress, bind
 from mcp_dispatch.server.http.token import TOKEN_VARIABLE, BearerToken, find_token
@@ -77,12 +77,13 @@ async def serve_http(options: "AppOptions", state: "StateDirectory", endpoint: H
     import anyio
 
     from mcp_dispatch.app.app import open_app
+    from mcp_dispatch.app.listener import ChangeAnnouncer
     from mcp_dispatch.server.http.backpressure import Backpressure
     from mcp_dispatch.server.http.serve import serve
 
     stopped: list[int] = []
-    stopping, backpressure = anyio.Event(), Backpressure()
-    async with open_app(options, state) as app, anyio.create_task_group() as tasks:
+    stopping, backpressure, announcer = anyio.Event(), Backpressure(), ChangeAnnouncer()
+    async with open_app(options, state, announcer) as app, anyio.create_task_group() as tasks:
 
         def stop(number: int) -> None:
             if stopped:  # asked twice: now
@@ -95,7 +96,7 @@ async def serve_http(options: "AppOptions", state: "StateDirectory", endpoint: H
             _build_authenticator(app, endpoint),
         )
         tasks.start_soon(watch_signals, stop)
-        tasks.start_soon(announce_changes, app, server)
+        tasks.start_soon(announcer.run, server)
         _print_address(endpoint)
         await serve(server.server, endpoint.bound, authenticator, app.http, backpressure, stopping)
         tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""What settings choose for the rooms, where it is more than handing a value on."""
+"""The names of upstream tools that `app/build.py` chooses from the settings."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from mcp_dispatch.settings.settings import Settings
 from mcp_dispatch.upstream.config.model import ServerConfig, StdioEndpoint
 
 
-def test_a_tool_that_bears_a_name_of_ours_is_listed_under_its_servers_and_said_once(
+def test_a_tool_with_a_reserved_name_gets_the_prefix_of_its_server_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = Settings(dispatch=DispatchSettings.model_validate({"naming": "bare"}))

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.listener import AppListener
 from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
@@ -55,21 +56,28 @@ class Home:
     @asynccontextmanager
     async def app(self, options: AppOptions | None = None) -> AsyncGenerator["Running", None]:
         state = StateDirectory.open(self.folder / "state")
-        async with open_app(options or self.options, state) as app:
-            yield Running(app)
+        listener = ReloadListener()
+        async with open_app(options or self.options, state, listener) as app:
+            yield Running(app, listener)
+
+
+class ReloadListener(AppListener):
+    """Signals each reload."""
+
+    def __init__(self) -> None:
+        self.reloaded = anyio.Event()
+
+    def on_reloaded(self) -> None:
+        self.reloaded.set()
+        self.reloaded = anyio.Event()
 
 
 class Running:
-    """The application, and a way to wait for it to read its settings again."""
+    """The application, and a way to wait until it has reloaded its settings."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, listener: ReloadListener) -> None:
         self.app = app
-        self._reloaded = anyio.Event()
-        app.on_reloaded = self._note
-
-    def _note(self) -> None:
-        self._reloaded.set()
-        self._reloaded = anyio.Event()
+        self._listener = listener
 
     async def after(self, change: Callable[[], Path]) -> None:
         async with self.reloading():
@@ -77,7 +85,7 @@ class Running:
 
     @asynccontextmanager
     async def reloading(self) -> AsyncGenerator[None, None]:
-        reloaded = self._reloaded
+        reloaded = self._listener.reloaded
         with anyio.fail_after(30):
             yield
             await reloaded.wait()

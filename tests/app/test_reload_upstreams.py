@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.listener import AppListener
 from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.cli import app as command
 from mcp_dispatch.fs.state_dir import StateDirectory
@@ -67,13 +68,25 @@ class Home:
     @asynccontextmanager
     async def app(self) -> AsyncGenerator["Running", None]:
         state = StateDirectory.open(self.folder / "state")
-        async with open_app(self.options, state) as app:
-            yield Running(app)
+        listener = ReloadListener()
+        async with open_app(self.options, state, listener) as app:
+            yield Running(app, listener)
+
+
+class ReloadListener(AppListener):
+    """Signals the next reload."""
+
+    def __init__(self) -> None:
+        self.reloaded = anyio.Event()
+
+    def on_reloaded(self) -> None:
+        self.reloaded.set()
 
 
 class Running:
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, listener: ReloadListener) -> None:
         self.app = app
+        self._listener = listener
 
     async def servers(self) -> list[str]:
         """The servers that offer an `echo`."""
@@ -82,11 +95,10 @@ class Running:
         return [name.removesuffix("__echo") for name in names if name.endswith("__echo")]
 
     async def after(self, change: Callable[[], None]) -> None:
-        reloaded = anyio.Event()
-        self.app.on_reloaded = reloaded.set
+        self._listener.reloaded = anyio.Event()
         with anyio.fail_after(30):
             change()
-            await reloaded.wait()
+            await self._listener.reloaded.wait()
 
     async def call(self, name: str, **arguments: Any) -> Outcome:
         call = ToolCall("1", "1", name, arguments)

@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from mcp_dispatch import __version__
+from mcp_dispatch.app.settings_options import SettingsOptions
 from mcp_dispatch.cli import app
-from mcp_dispatch.cli.doctor_checks import DoctorOptions, DoctorReport, run_checks
+from mcp_dispatch.cli.doctor_checks import DoctorReport, run_checks
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.settings.layers import locate_own_file
 from mcp_dispatch.settings.problems import Severity
@@ -52,7 +53,7 @@ class Home:
     def examine(self, **more: Any) -> DoctorReport:
         environ = {"MCP_DISPATCH_CONFIG_DIR": str(self.config), "PATH": os.environ["PATH"]}
         return run_checks(
-            DoctorOptions(
+            SettingsOptions(
                 workspace=self.root,
                 state_dir=self.state,
                 environ=environ,
@@ -243,7 +244,9 @@ def test_files_and_directories_that_others_can_write_are_named(home: Home):
 def test_programs_that_are_missing_are_named(home: Home):
     environ = {"MCP_DISPATCH_CONFIG_DIR": str(home.config), "PATH": str(home.root)}
 
-    checkup = run_checks(DoctorOptions(workspace=home.root, state_dir=home.state, environ=environ))
+    checkup = run_checks(
+        SettingsOptions(workspace=home.root, state_dir=home.state, environ=environ)
+    )
 
     assert checkup.programs["bash"] is None
     assert "bash was not found; the Bash tool needs it" in warnings(checkup)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_dispatch.app.app import App, open_app
+from mcp_dispatch.app.listener import AppListener
 from mcp_dispatch.app.options import AppOptions
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, ToolCall
@@ -40,7 +41,7 @@ def build_entry(log: Path, *options: str, **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def serve(
-    folder: Path, *, offline: bool = False, **servers: Any
+    folder: Path, *, offline: bool = False, listener: AppListener | None = None, **servers: Any
 ) -> AsyncGenerator[App, None]:
     (folder / "workspace").mkdir(exist_ok=True)
     file = folder / "servers.json"
@@ -61,7 +62,7 @@ async def serve(
         environ=environ,
         offline=offline,
     )
-    async with open_app(options, StateDirectory.open(folder / "state")) as app:
+    async with open_app(options, StateDirectory.open(folder / "state"), listener) as app:
         yield app
 
 
@@ -182,6 +183,16 @@ async def test_a_client_that_got_the_old_list_is_told_of_the_new_one(tmp_path: P
     assert [name for name in new if name not in old] == ["raw__late"]
 
 
+class DefinitionListener(AppListener):
+    """Records the names of tools whose definitions changed."""
+
+    def __init__(self) -> None:
+        self.changed: list[frozenset[str]] = []
+
+    def on_definitions_changed(self, names: frozenset[str]) -> None:
+        self.changed.append(names)
+
+
 async def test_a_changed_definition_is_told_with_what_changed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,13 +201,12 @@ async def test_a_changed_definition_is_told_with_what_changed(
     async with serve(tmp_path, raw=entry) as app:
         await list_upstream_names(app)
     switch.touch()
-    told: list[frozenset[str]] = []
+    listener = DefinitionListener()
 
-    async with serve(tmp_path, raw=entry) as app:
-        app.on_definitions_changed = told.append
+    async with serve(tmp_path, listener=listener, raw=entry) as app:
         await call(app, "raw__vendor")
 
-    assert told == [frozenset({"mcp__raw__vendor"})]
+    assert listener.changed == [frozenset({"mcp__raw__vendor"})]
     assert (
         "the tool 'vendor' of raw is no longer what it was: annotations.readOnlyHint: true → false"
     ) in caplog.text
