@@ -7,12 +7,13 @@ from http.client import responses
 import anyio
 import httpcore2
 
-from mcp_dispatch.web.body import ACCEPT_ENCODING, build_too_large_error, read_body
+from mcp_dispatch.web.body import build_too_large_error, read_body
 from mcp_dispatch.web.content_type import ContentKind, ContentType, parse_content_type
 from mcp_dispatch.web.errors import BadUrl, CannotFetch, HostUnreachable
 from mcp_dispatch.web.limits import FetchLimits, Resolver
 from mcp_dispatch.web.pinned_network import PinnedNetworkBackend
 from mcp_dispatch.web.url import Url
+from mcp_dispatch.wire.gunzip import ACCEPT_ENCODING
 
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1"

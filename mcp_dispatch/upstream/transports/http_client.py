@@ -13,8 +13,9 @@ import httpx2
 
 from mcp_dispatch import __version__
 from mcp_dispatch.upstream.errors import RequestLost, RequestNotExecuted, ServerUnreachable
-from mcp_dispatch.upstream.transports.body import ACCEPT_ENCODING, unpack_body
+from mcp_dispatch.upstream.transports.body import unpack_body
 from mcp_dispatch.upstream.transports.headers import HeaderSource
+from mcp_dispatch.wire.gunzip import ACCEPT_ENCODING
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
