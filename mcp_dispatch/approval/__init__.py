@@ -1,1 +1,1 @@
-"""Asking a person, and what stands when nobody can be asked."""
+"""Approvals: asking a person whether a call may run, and the result when nobody can be asked."""

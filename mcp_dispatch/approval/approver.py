@@ -1,5 +1,7 @@
-"""The chain of approvers: the MCP client itself, a terminal that is attached, then the fallback of
-this registration. Only who cannot be asked is passed over."""
+"""The chain of approvers: the MCP client, an attached terminal, then the configured fallback.
+
+The next one is tried only if the one before cannot be asked.
+"""
 
 import time
 from collections.abc import AsyncGenerator
@@ -25,15 +27,17 @@ from mcp_dispatch.model.calls import ApprovalAnswer
 from mcp_dispatch.model.tools import Progress, ignore_progress
 
 DEFAULT_TIMEOUT: Final = 50.0
-"""Seconds. Common clients give up on a call at 60."""
+"""Seconds to wait for an answer. Common clients give up on a call after 60."""
 
 HEARTBEAT_SECONDS: Final = 5.0
+APPROVALS_COMMAND: Final = "mcp-dispatch approvals"
 
 
 @asynccontextmanager
 async def approval_heartbeat(
     progress: Progress, interval: float = HEARTBEAT_SECONDS
 ) -> AsyncGenerator[None, None]:
+    """Send progress notifications during the block, so that the client does not time out."""
     if progress is ignore_progress:
         yield
         return
@@ -51,18 +55,16 @@ async def _send_heartbeats(progress: Progress, interval: float) -> None:
         await progress({"progress": waited, "message": "waiting for approval"})
 
 
-APPROVALS_COMMAND = "mcp-dispatch approvals"
-
-
 class AskFallback(Enum):
-    """What becomes of a soft ask when nobody can be asked."""
+    """The result of a question when neither the client nor a terminal can be asked."""
 
     DENY = "deny"
     CLIENT = "client"
+    """Allow the call if the client's own confirmation covers it."""
 
 
 class Approver:
-    """Puts a question to whoever can answer it."""
+    """Asks a question through the first approver that can be asked."""
 
     def __init__(
         self,
@@ -87,8 +89,11 @@ class Approver:
         not_covered_by_client: str | None,
         remember: RememberCallback,
     ) -> Approved | Declined | AskDeferred:
-        """`uncovered` says why the client's own confirmation is not enough, if it is not;
-        `remember` sets a lasting yes down that comes when the call is over."""
+        """Return the reply of a person, or the fallback.
+
+        `not_covered_by_client` names what the client's own confirmation does not cover, if
+        anything. `remember` saves a lasting approval that arrives after the call has ended.
+        """
         earlier = self._pending.pop_answer(question)
         if earlier is not None:
             return earlier
@@ -102,9 +107,9 @@ class Approver:
         self._pending.add_detached(question, remember)
         return Declined(self._explain_cannot_ask(question, not_covered_by_client))
 
-    def read_answer(self, answered: ApprovalAnswer) -> Approved | Declined:
-        """The answer that came back with a retried call."""
-        return read_answer(answered.response, answered.context.options)
+    def read_answer(self, answer: ApprovalAnswer) -> Approved | Declined:
+        """Parse the answer that a retried call contains."""
+        return read_answer(answer.response, answer.context.options)
 
     async def _ask_terminal(
         self, question: Question, caller: Caller, remember: RememberCallback
@@ -113,17 +118,17 @@ class Approver:
             reply = await self._pending.wait_for_answer(question, remember, self._timeout)
         if reply is not None:
             return reply
-        late = f"nobody answered the question within {self._timeout:g} seconds"
-        return Declined(f"{late}{self._suggest_next_step(question)}")
+        problem = f"nobody answered the question within {self._timeout:g} seconds"
+        return Declined(f"{problem}{self._suggest_next_step(question)}")
 
     def _explain_cannot_ask(self, question: Question, not_covered_by_client: str | None) -> str:
-        why = "this client cannot be asked"
+        problem = "this client cannot be asked"
         if self._fallback is AskFallback.CLIENT and not_covered_by_client is not None:
-            why = f"{why}, and --ask-fallback client does not cover {not_covered_by_client}"
-        return f"{why}{self._suggest_next_step(question)}"
+            problem = f"{problem}, and --ask-fallback client does not cover {not_covered_by_client}"
+        return f"{problem}{self._suggest_next_step(question)}"
 
     def _suggest_next_step(self, question: Question) -> str:
-        """What can be done, as sentences to follow what happened."""
+        """Return sentences that follow the description of the problem."""
         advice = ""
         if self._pending.reachable:
             minutes = round(ANSWER_WINDOW_SECONDS / 60)

@@ -1,4 +1,4 @@
-"""The elicitation form: what a person is shown, and what their answer means."""
+"""The elicitation form of an approval question, and the parsing of its answer."""
 
 from typing import Final, cast
 
@@ -13,11 +13,11 @@ CHOICE_LABELS: Final = {
     ApprovalScope.SESSION: "allow for this session",
     ApprovalScope.ALWAYS: "always allow",
 }
-_CHOICES_BY_LABEL: Final = {text: extent for extent, text in CHOICE_LABELS.items()}
+_CHOICES_BY_LABEL: Final = {text: scope for scope, text in CHOICE_LABELS.items()}
 
 
 def build_elicitation(question: Question) -> JsonObject:
-    """The parameters of `elicitation/create`, the same in both eras."""
+    """Return the parameters of `elicitation/create`, which are the same in both eras."""
     return {
         "mode": "form",
         "message": _format_message(question),
@@ -28,7 +28,7 @@ def build_elicitation(question: Question) -> JsonObject:
                     "type": "string",
                     "title": "Decision",
                     "description": _describe_choices(question.options),
-                    "enum": [*(CHOICE_LABELS[extent] for extent in question.options.scopes), DENY],
+                    "enum": [*(CHOICE_LABELS[scope] for scope in question.options.scopes), DENY],
                 },
                 "reason": {
                     "type": "string",
@@ -42,31 +42,31 @@ def build_elicitation(question: Question) -> JsonObject:
 
 
 def read_answer(result: Json, options: RememberOptions) -> Approved | Declined:
-    """Only a clear yes to something that was offered is a yes."""
+    """Parse an answer. Only an explicit choice of an offered option approves the call."""
     if not isinstance(result, dict):
         return Declined("the answer was not understood")
     if result.get("action") != "accept":
-        said = "declined" if result.get("action") == "decline" else "dismissed the question"
-        return Declined(f"the user {said}")
+        is_decline = result.get("action") == "decline"
+        return Declined(f"the user {'declined' if is_decline else 'dismissed the question'}")
     content = result.get("content")
     decision = content.get("decision") if isinstance(content, dict) else None
     if decision == DENY:
         return build_refusal(cast(JsonObject, content).get("reason"))
-    extent = _CHOICES_BY_LABEL.get(decision) if isinstance(decision, str) else None
-    if extent is None or extent not in options.scopes:
+    scope = _CHOICES_BY_LABEL.get(decision) if isinstance(decision, str) else None
+    if scope is None or scope not in options.scopes:
         return Declined("the answer was not understood")
-    return Approved(extent)
+    return Approved(scope)
 
 
 def build_refusal(reason: Json) -> Declined:
-    """A no, with what the person has to say about it."""
+    """Return a refusal with the reason of the person, if there is one."""
     if isinstance(reason, str) and reason.strip():
         return Declined(f"the user refused: {reason.strip()}")
     return Declined("the user refused")
 
 
 def describe_remember_options(options: RememberOptions) -> list[str]:
-    """What a lasting yes would mean, in lines; none where it is not offered."""
+    """Return lines that explain the lasting options; none if they are not offered."""
     if not options.rules:
         return []
     rules = ", ".join(map(escape_control_characters, options.rules))

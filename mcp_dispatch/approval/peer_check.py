@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket: a person's process, or one that a server started."""
+"""Identifies the peer process of a Unix socket, and rejects processes that a server has started."""
 
 import os
 import socket
@@ -21,12 +21,12 @@ _PS_TIMEOUT_SECONDS: Final = 5.0
 
 
 class PeerCheckError(Exception):
-    """Who it is cannot be found out; they are then nobody to listen to."""
+    """The peer process could not be identified, so it is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerProcess:
-    """A process, by number and start: numbers are used again."""
+    """A process, identified by pid and start time, because pids are reused."""
 
     pid: int
     uid: int
@@ -40,7 +40,7 @@ class _ProcessStatus:
 
 
 def identify_peer(connection: socket.socket) -> PeerProcess:
-    """Raises `CannotTell`."""
+    """Return the process at the other end of the connection. Raises `PeerCheckError`."""
     try:
         pid, uid = _read_credentials(connection)
     except (OSError, struct.error) as error:
@@ -51,20 +51,20 @@ def identify_peer(connection: socket.socket) -> PeerProcess:
 
 
 def find_peer_problem(peer: PeerProcess, server_pids: Collection[int]) -> str | None:
-    """Why this process may not answer questions; None where it may.
+    """Return why this process may not answer questions, or None if it may.
 
-    It must be of this user and alive, and neither it nor whoever started it may be a server, one
-    of `servers`, or carry the mark of what a server has started.
+    It must be alive and belong to this user. Neither it nor an ancestor may be one of
+    `server_pids` or have the marker variable that servers set for the processes they start.
     """
     if peer.uid != os.geteuid():
         return "it belongs to another user"
     try:
-        line = list(_walk_ancestors(peer.pid))
-        if not line or line[0][1].start_time != peer.start_time:
+        processes = list(_walk_ancestors(peer.pid))
+        if not processes or processes[0][1].start_time != peer.start_time:
             return "it is gone"
-        if any(pid in server_pids for pid, _ in line):
+        if any(pid in server_pids for pid, _ in processes):
             return "it was started by an mcp-dispatch server"
-        if _has_marker(peer.pid) or any(_has_readable_marker(pid) for pid, _ in line[1:]):
+        if _has_marker(peer.pid) or any(_has_readable_marker(pid) for pid, _ in processes[1:]):
             return "it carries the mark of an mcp-dispatch server"
     except PeerCheckError as reason:
         return f"it cannot be checked: {reason}"
@@ -90,7 +90,7 @@ def _read_credentials(connection: socket.socket) -> tuple[int, int]:
 
 
 def _walk_ancestors(pid: int) -> Iterator[tuple[int, _ProcessStatus]]:
-    """The process, its parent, and so on."""
+    """Yield the process, its parent, and so on, with their status."""
     for _ in range(_MAX_ANCESTORS):
         if pid <= 0:
             return
@@ -106,7 +106,8 @@ def _read_status(pid: int) -> _ProcessStatus:
             content = Path(f"/proc/{pid}/stat").read_bytes()
         except OSError as error:
             raise PeerCheckError(f"process {pid}: {error.strerror}") from error
-        # After the name, which may hold anything: state, parent, …, and start as the 20th.
+        # The name may contain anything, so fields are split after its `)`: state, parent, …; the
+        # start time is the 20th.
         fields = content.rpartition(b")")[2].split()
         return _ProcessStatus(int(fields[1]), fields[19].decode())
     parent, _, started = _run_ps("ppid=,lstart=", pid).strip().partition(" ")
@@ -126,7 +127,7 @@ def _has_marker(pid: int) -> bool:
 
 
 def _has_readable_marker(pid: int) -> bool:
-    """Of who stands further up: many are other users' and keep their environment to themselves."""
+    """Return False for a process of another user, whose environment cannot be read."""
     try:
         return _has_marker(pid)
     except PeerCheckError:
@@ -136,9 +137,9 @@ def _has_readable_marker(pid: int) -> bool:
 def _run_ps(columns: str, pid: int, *options: str) -> str:
     command = ["/bin/ps", *options, "-ww", "-o", columns, "-p", str(pid)]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, encoding="utf-8", timeout=_PS_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.SubprocessError, UnicodeError) as error:
         raise PeerCheckError(f"process {pid}: {error}") from error
-    return done.stdout
+    return completed.stdout

@@ -1,5 +1,8 @@
-"""The questions that lie open for a terminal: those of calls that wait, and those of calls that
-were refused because nobody could be asked."""
+"""Questions that a terminal can answer.
+
+Either their call waits for the answer, or it was refused because nobody could be asked. A question
+of the second kind is detached: its answer is used when the same call is made again.
+"""
 
 import secrets
 import time
@@ -9,21 +12,22 @@ from typing import Final
 
 import anyio
 
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
 from mcp_dispatch.model.approval import ApprovalScope, Approved, Declined, Question
 
 ANSWER_WINDOW_SECONDS: Final = 600.0
-"""How long a question outlives the call that was refused for want of an answer."""
+"""How long a detached question can be answered, and its answer used."""
 
 MAX_DETACHED: Final = 100
-"""Such questions at a time; the oldest make room."""
+"""Detached questions at a time; the oldest are dropped."""
 
 RememberCallback = Callable[[Approved], Awaitable[None]]
-"""Sets a lasting yes down, for a call that is over."""
+"""Saves a lasting approval of a call that has ended."""
 
 
 @dataclass(eq=False, slots=True)
 class PendingApproval:
-    """One question on the desk. `until` is None while its call waits for the answer."""
+    """One question. `expires_at` is None while its call waits for the answer."""
 
     id: str
     question: Question
@@ -35,21 +39,21 @@ class PendingApproval:
 
 
 class PendingApprovals:
-    """Each question is answered once: the first answer counts."""
+    """The questions of one server. Only the first answer to a question counts."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._approvals: dict[str, PendingApproval] = {}
-        self._changed = anyio.Event()
+        self._changed = ChangeSignal()
         self.terminal_count = 0
-        """How many are looking at the desk right now."""
+        """Terminals that are attached now."""
 
         self.reachable = False
-        """Whether a terminal could come at all."""
+        """Whether terminals can connect to this server."""
 
     @property
     def unanswered(self) -> list[PendingApproval]:
-        """What waits for an answer, the oldest first."""
+        """The questions without an answer, oldest first."""
         self._remove_expired()
         return [each for each in self._approvals.values() if each.reply is None]
 
@@ -57,86 +61,88 @@ class PendingApprovals:
         return self._clock() - approval.created_at
 
     async def wait_for_change(self) -> None:
-        """Returns when a question came, went or was answered."""
+        """Return when a question is added, removed or answered."""
         await self._changed.wait()
 
     async def wait_for_answer(
         self, question: Question, remember: RememberCallback, timeout: float
     ) -> Approved | Declined | None:
-        """Until a person answers; None where nobody does in time, and then the question stays.
+        """Return the answer of a person, or None after `timeout`: the question is detached then.
 
-        Whoever is cancelled here takes the question along.
+        Cancelling this call removes the question.
         """
-        lying = self._add(question, remember, expires_at=None)
+        approval = self._add(question, remember, expires_at=None)
         try:
             with anyio.move_on_after(timeout):
-                await lying.answered.wait()
-            if lying.reply is None and self.reachable:
-                lying.expires_at = self._clock() + ANSWER_WINDOW_SECONDS
-                self._notify_change()
+                await approval.answered.wait()
+            if approval.reply is None and self.reachable:
+                approval.expires_at = self._clock() + ANSWER_WINDOW_SECONDS
+                self._changed.notify()
         finally:
-            if lying.expires_at is None:
-                self._remove(lying)
-        return lying.reply
+            if approval.expires_at is None:
+                self._remove(approval)
+        return approval.reply
 
     def add_detached(self, question: Question, remember: RememberCallback) -> None:
-        """For the call made again: it finds the answer, if there is one by then."""
+        """Add a question whose answer is used when the same call is made again."""
         if not self.reachable:
             return
         self._remove_expired()
-        while (
-            len(left := [each for each in self._approvals.values() if each.expires_at])
-            >= MAX_DETACHED
-        ):
-            self._remove(left[0])
+        detached = [each for each in self._approvals.values() if each.expires_at]
+        excess = max(0, len(detached) - MAX_DETACHED + 1)
+        for oldest in detached[:excess]:
+            self._remove(oldest)
         self._add(question, remember, expires_at=self._clock() + ANSWER_WINDOW_SECONDS)
 
     def pop_answer(self, question: Question) -> Approved | Declined | None:
-        """The answer that was given to the same call before; it is used up."""
+        """Return the answer to an earlier identical call, and remove it."""
         self._remove_expired()
-        lying = self._find_detached(question.key)
-        if lying is None or lying.reply is None:
+        approval = self._find_detached(question.key)
+        if approval is None or approval.reply is None:
             return None
-        self._remove(lying)
-        return lying.reply
+        self._remove(approval)
+        return approval.reply
 
     async def answer(self, id: str, reply: Approved | Declined) -> str | None:
-        """Why the answer does not count; None where it does."""
+        """Record an answer. Return why it is rejected, or None if it is accepted."""
         self._remove_expired()
-        lying = self._approvals.get(id)
-        if lying is None:
+        approval = self._approvals.get(id)
+        if approval is None:
             return "the question is gone: it was answered, withdrawn or too old"
-        if lying.reply is not None:
+        if approval.reply is not None:
             return "the question has been answered already"
-        if isinstance(reply, Approved) and reply.scope not in lying.question.options.scopes:
+        if isinstance(reply, Approved) and reply.scope not in approval.question.options.scopes:
             return f"{reply.scope.value!r} is not offered for this question"
-        lying.reply = reply
-        lying.answered.set()
-        self._notify_change()
+        approval.reply = reply
+        approval.answered.set()
+        self._changed.notify()
         if isinstance(reply, Declined) or reply.scope is ApprovalScope.ONCE:
             return None
-        if lying.expires_at is not None:
-            # The rule answers the call made again; nothing is left to be used up.
-            self._remove(lying)
-            await lying.remember(reply)
+        if approval.expires_at is not None:
+            # The saved rule allows the call when it is made again, so no answer is kept for it.
+            self._remove(approval)
+            await approval.remember(reply)
         return None
 
-    def remove_scope(self, scope: str) -> None:
-        """Nobody will make its calls again."""
-        for lying in [each for each in self._approvals.values() if each.question.scope_id == scope]:
-            self._remove(lying)
+    def remove_scope(self, scope_id: str) -> None:
+        """Remove the questions of a scope that has ended."""
+        for approval in list(self._approvals.values()):
+            if approval.question.scope_id == scope_id:
+                self._remove(approval)
 
     def _add(
         self, question: Question, remember: RememberCallback, expires_at: float | None
     ) -> PendingApproval:
+        """Add a question; one that replaces a detached question keeps its id and age."""
         before = self._find_detached(question.key)
         if before is not None:
             self._remove(before)
         id = before.id if before else self._generate_id()
-        since = before.created_at if before else self._clock()
-        lying = self._approvals[id] = PendingApproval(id, question, since, expires_at, remember)
-        self._notify_change()
-        return lying
+        created_at = before.created_at if before else self._clock()
+        approval = PendingApproval(id, question, created_at, expires_at, remember)
+        self._approvals[id] = approval
+        self._changed.notify()
+        return approval
 
     def _generate_id(self) -> str:
         while (id := secrets.token_hex(3)) in self._approvals:
@@ -144,25 +150,18 @@ class PendingApprovals:
         return id
 
     def _find_detached(self, key: str) -> PendingApproval | None:
-        found = [
-            each
-            for each in self._approvals.values()
-            if each.expires_at and each.question.key == key
-        ]
-        return found[0] if found else None
+        for approval in self._approvals.values():
+            if approval.expires_at and approval.question.key == key:
+                return approval
+        return None
 
     def _remove(self, approval: PendingApproval) -> None:
         if self._approvals.get(approval.id) is approval:
             del self._approvals[approval.id]
-            self._notify_change()
+            self._changed.notify()
 
     def _remove_expired(self) -> None:
         now = self._clock()
-        for lying in [
-            each for each in self._approvals.values() if each.expires_at and each.expires_at < now
-        ]:
-            self._remove(lying)
-
-    def _notify_change(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        for approval in list(self._approvals.values()):
+            if approval.expires_at and approval.expires_at < now:
+                self._remove(approval)

@@ -1,4 +1,4 @@
-""" "Always allow": the user's own file for the workspace, and the settings read again at once."""
+"""Saves "always allow" answers as rules in the user's own settings file of the workspace."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 class AllowRuleWriter:
-    """`file` says where it would be written now; None where it cannot be."""
+    """Writes allow rules and reports that the settings have changed.
+
+    `find_file` returns the file to write to, or None if rules cannot be saved.
+    """
 
     def __init__(
         self, find_file: Callable[[], Path | None], on_written: Callable[[], None]
@@ -28,7 +31,7 @@ class AllowRuleWriter:
     async def save_rules(
         self, file: Path, rules: Sequence[str], definitions: Mapping[str, str]
     ) -> bool:
-        """Whether the rules hold from now on. Where they cannot be written, the log says why."""
+        """Save the rules and return whether they are in effect. A failure is logged."""
         try:
             await to_thread.run_sync(add_allow_rules, file, rules, definitions)
         except (OSError, ConfigError) as error:

@@ -1,14 +1,14 @@
-"""A call as a person is shown it: nothing invisible, nothing that passes for words of ours."""
+"""Renders a call for a person: hidden characters are escaped, and no argument can imitate our text."""
 
 import json
 from typing import Final
 
 from mcp_dispatch.model.approval import Question
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import escape_control_characters
+from mcp_dispatch.model.text import escape_control_characters, shorten
 
 MAX_FORM_CHARS: Final = 1500
-"""Characters of all arguments together in a form."""
+"""Characters of all arguments together in an elicitation form."""
 
 
 def format_reason(question: Question) -> str:
@@ -17,12 +17,14 @@ def format_reason(question: Question) -> str:
 
 
 def format_arguments(arguments: JsonObject, max_chars: int = MAX_FORM_CHARS) -> list[str]:
-    """The arguments; of a long one its beginning and its end, and how much is left out."""
+    """Return the arguments as lines. A long value is cut in the middle, with the omitted length."""
     if not arguments:
         return ["(no arguments)"]
-    each = max(60, max_chars // len(arguments))
+    max_value_chars = max(60, max_chars // len(arguments))
     lines = [
-        line for key, value in arguments.items() for line in _format_argument(key, value, each)
+        line
+        for key, value in arguments.items()
+        for line in _format_argument(key, value, max_value_chars)
     ]
     if sum(map(len, lines)) <= 2 * max_chars:
         return lines
@@ -30,35 +32,37 @@ def format_arguments(arguments: JsonObject, max_chars: int = MAX_FORM_CHARS) -> 
 
 
 def summarize_arguments(arguments: JsonObject, max_chars: int) -> str:
-    """The gist of a call, for a list of many."""
+    """Return the argument values in one line, for a list of calls."""
     texts = [
         escape_control_characters(_to_text(value)).replace("\n", "⏎")
         for value in arguments.values()
     ]
-    text = " ".join(texts)
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+    return shorten(" ".join(texts), max_chars)
 
 
 def _format_argument(key: str, value: Json, max_chars: int) -> list[str]:
     text = _to_text(value)
     if len(text) > max_chars:
-        head, tail = max_chars * 2 // 3, max_chars // 3
-        left = len(text) - head - tail
-        shown = f"{escape_control_characters(text[:head])} … ({left} characters left out) … {escape_control_characters(text[-tail:])}"
+        head_chars, tail_chars = max_chars * 2 // 3, max_chars // 3
+        head = escape_control_characters(text[:head_chars])
+        tail = escape_control_characters(text[-tail_chars:])
+        omitted = len(text) - head_chars - tail_chars
+        shown = f"{head} … ({omitted} characters left out) … {tail}"
     else:
         shown = escape_control_characters(text)
-    # Further lines are set in, so that no argument can pass for what we say ourselves.
+    # Continuation lines are indented, so that no argument can imitate our own lines.
     return f"{escape_control_characters(key)}: {shown}".replace("\n", "\n  ").split("\n")
 
 
 def _take_lines(lines: list[str], budget: int) -> list[str]:
-    kept: list[str] = []
+    """Return the first lines that together have at most `budget` characters."""
+    taken: list[str] = []
     for line in lines:
         budget -= len(line)
         if budget < 0:
             break
-        kept.append(line)
-    return kept
+        taken.append(line)
+    return taken
 
 
 def _to_text(value: Json) -> str:

@@ -1,4 +1,4 @@
-"""The terminal's side of the sockets: find the servers of this user, see what they ask, answer."""
+"""The client of the approvals socket: lists, watches and answers the questions of one server."""
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -21,11 +21,11 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import decode, encode
 
 REPLY_TIMEOUT_SECONDS: Final = 10.0
-"""How long a server may take for one answer."""
+"""How long a server may take for one response."""
 
 
 class ApprovalServerUnreachable(Exception):
-    """Nobody listens there, or nobody to be trusted: the text says why."""
+    """No server listens on the socket, or the process is not trusted. The message says why."""
 
 
 class ApprovalClient:
@@ -36,13 +36,13 @@ class ApprovalClient:
         self._lines = BufferedByteReceiveStream(stream)
 
     async def list_pending(self) -> list[ApprovalMessage]:
-        """What is asked right now. Raises `Unreachable`."""
+        """Return the current questions. Raises `ApprovalServerUnreachable`."""
         with _enforce_timeout():
             await self._send({"want": "list"})
             return _parse_messages(await self._receive())
 
     async def watch(self) -> AsyncGenerator[list[ApprovalMessage], None]:
-        """What is asked, now and after each change; from here on this terminal is attached."""
+        """Yield the questions, now and after each change. The terminal is attached meanwhile."""
         await self._send({"want": "watch"})
         while True:
             message = await self._receive()
@@ -50,7 +50,10 @@ class ApprovalClient:
                 yield _parse_messages(message)
 
     async def answer(self, id: str, choice: str, reason: str = "") -> str | None:
-        """Why the answer does not count; None where it does. Not for a line that watches."""
+        """Send an answer. Return why it is rejected, or None if it is accepted.
+
+        Must not be called on a connection that watches.
+        """
         with _enforce_timeout():
             request: JsonObject = {"want": "answer", "id": id, "choice": choice, "reason": reason}
             await self._send(request)
@@ -76,7 +79,7 @@ class ApprovalClient:
 
 @asynccontextmanager
 async def connect_to_server(path: Path) -> AsyncGenerator[ApprovalClient, None]:
-    """Raises `Unreachable`."""
+    """Connect to the socket of a server. Raises `ApprovalServerUnreachable`."""
     try:
         with shorten_path(path) as name:
             stream = await anyio.connect_unix(name)
@@ -88,16 +91,16 @@ async def connect_to_server(path: Path) -> AsyncGenerator[ApprovalClient, None]:
 
 
 def _verify_server(stream: SocketStream, path: Path) -> None:
-    """What a server has started could pose as one, and have a person read what it likes."""
+    """Reject a process that a server has started: it could show a person false questions."""
     try:
         peer = identify_peer(stream.extra(SocketAttribute.raw_socket))
     except PeerCheckError as reason:
         raise ApprovalServerUnreachable(f"it cannot be checked: {reason}") from reason
-    unfit = find_peer_problem(peer, ())
-    if unfit is None and peer.pid != parse_server_pid(path):
-        unfit = f"the socket is named after another process than {peer.pid}"
-    if unfit is not None:
-        raise ApprovalServerUnreachable(unfit)
+    problem = find_peer_problem(peer, ())
+    if problem is None and peer.pid != parse_server_pid(path):
+        problem = f"the socket is named after another process than {peer.pid}"
+    if problem is not None:
+        raise ApprovalServerUnreachable(problem)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A question as it travels to a terminal, and back into words there."""
+"""The messages of the approvals socket, and the names of the socket files."""
 
 import os
 import secrets
@@ -16,14 +16,14 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.text import escape_control_characters
 
 MAX_CALL_CHARS: Final = 20_000
-"""Characters of a call that a terminal can page through."""
+"""Characters of a call that are sent to a terminal, which pages through them."""
 
 _MAX_SUMMARY_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalMessage:
-    """All of it can be shown as it is: nothing in it is invisible."""
+    """A question as a terminal shows it: hidden characters are escaped already."""
 
     id: str
     tool: str
@@ -34,7 +34,7 @@ class ApprovalMessage:
     file: str | None
     choices: tuple[str, ...]
     is_call_waiting: bool
-    """Whether the call waits for the answer; else the call made again will use it."""
+    """Whether the call waits for the answer; else the answer is used when it is made again."""
 
     age: float
     server: int = 0
@@ -43,28 +43,26 @@ class ApprovalMessage:
 
 def encode_approval(approval: PendingApproval, age: float) -> JsonObject:
     question = approval.question
-    offer = question.options
+    options = question.options
     return {
         "id": approval.id,
         "tool": escape_control_characters(question.tool),
         "gist": summarize_arguments(question.arguments, _MAX_SUMMARY_CHARS),
         "call": [*format_arguments(question.arguments, MAX_CALL_CHARS)],
         "because": format_reason(question),
-        "rules": [*map(escape_control_characters, offer.rules)],
-        "file": None if offer.file is None else escape_control_characters(str(offer.file)),
-        "choices": [*(extent.value for extent in offer.scopes), "deny"],
+        "rules": [*map(escape_control_characters, options.rules)],
+        "file": None if options.file is None else escape_control_characters(str(options.file)),
+        "choices": [*(scope.value for scope in options.scopes), "deny"],
         "waits": approval.expires_at is None,
         "age": round(age, 1),
     }
 
 
 def decode_approvals(message: JsonObject) -> list[ApprovalMessage]:
-    """The questions of one server's message. Raises `KeyError` or `TypeError` for anything else."""
+    """Return the questions of a server's message. Raises `KeyError` or `TypeError`."""
     questions = cast("list[JsonObject]", message["questions"])
-    root = cast("str | None", message["workspace"])
-    return [
-        _decode_approval(question, cast(int, message["server"]), root) for question in questions
-    ]
+    server, workspace = cast(int, message["server"]), cast("str | None", message["workspace"])
+    return [_decode_approval(question, server, workspace) for question in questions]
 
 
 def _decode_approval(question: JsonObject, server: int, workspace: str | None) -> ApprovalMessage:
@@ -85,14 +83,14 @@ def _decode_approval(question: JsonObject, server: int, workspace: str | None) -
 
 
 MAX_SOCKET_PATH_BYTES: Final = 100
-"""Bytes of a socket's path: systems take 104 or 108, with a zero at the end."""
+"""Systems accept 104 or 108 bytes with a terminating zero."""
 
 MAX_LINE_BYTES: Final = 1_000_000
 _SOCKET_SUFFIX: Final = ".approvals.sock"
 
 
 def generate_socket_path(run_directory: Path) -> Path:
-    """The name says whose it is; nobody had it before."""
+    """Return a new path that contains the pid of this process."""
     return run_directory / f"{os.getpid()}-{secrets.token_hex(4)}{_SOCKET_SUFFIX}"
 
 
@@ -101,7 +99,7 @@ def list_sockets(run_directory: Path) -> list[Path]:
 
 
 def parse_server_pid(path: Path) -> int | None:
-    """The process that a socket's name names."""
+    """Return the pid in the name of a socket, or None."""
     number = path.name.partition("-")[0]
     return int(number) if number.isascii() and number.isdigit() else None
 
@@ -114,7 +112,7 @@ def list_server_pids(run_directory: Path) -> frozenset[int]:
 
 @contextmanager
 def shorten_path(path: Path) -> Generator[str]:
-    """A name for the socket that is not too long for the system, where there is one."""
+    """Yield a path of the socket that is short enough for the system, if there is one."""
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES or sys.platform != "linux":
         yield str(path)
         return
@@ -126,7 +124,7 @@ def shorten_path(path: Path) -> Generator[str]:
 
 
 def remove_stale_sockets(run_directory: Path) -> None:
-    """Takes away what servers left behind that could not end in order."""
+    """Remove the sockets of servers that were killed."""
     for path in list_sockets(run_directory):
         if is_stale(path):
             with suppress(OSError):
@@ -134,7 +132,7 @@ def remove_stale_sockets(run_directory: Path) -> None:
 
 
 def is_stale(path: Path) -> bool:
-    """Whether nobody listens any more."""
+    """Whether no process listens on the socket."""
     with socket.socket(socket.AF_UNIX) as probe, shorten_path(path) as name:
         probe.setblocking(False)
         try:

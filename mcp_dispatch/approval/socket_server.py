@@ -1,5 +1,7 @@
-"""Where terminals are served: a private Unix socket that shows the desk and takes answers, from
-nobody that a server has started."""
+"""The server of the approvals socket, which terminals use to see and answer questions.
+
+The socket is private, and processes that a server has started are rejected.
+"""
 
 import logging
 import os
@@ -37,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 MAX_TERMINALS: Final = 16
 SEND_TIMEOUT_SECONDS: Final = 5.0
-_CHOICES: Final = {extent.value: extent for extent in ApprovalScope}
+_CHOICES: Final = {scope.value: scope for scope in ApprovalScope}
 _CONNECTION_ERRORS: Final = (
     anyio.BrokenResourceError,
     anyio.ClosedResourceError,
@@ -51,7 +53,7 @@ _CONNECTION_ERRORS: Final = (
 
 
 class ApprovalServer:
-    """Attends to terminals for as long as the server lives."""
+    """Serves terminals as long as the MCP server runs."""
 
     def __init__(
         self,
@@ -67,8 +69,10 @@ class ApprovalServer:
         self._listener: SocketListener | None = None
 
     async def open(self) -> None:
-        """From here on a terminal that comes is heard once `attend` runs. Where there can be no
-        socket, the log says why, and nobody is told to come."""
+        """Create the socket; connections wait until `serve` runs.
+
+        A failure is logged, and `pending.reachable` stays False.
+        """
         if not hasattr(socket, "AF_UNIX"):
             return
         try:
@@ -81,7 +85,7 @@ class ApprovalServer:
         self._pending.reachable = self._listener is not None
 
     async def serve(self) -> None:
-        """For ever; then nobody can come any more."""
+        """Serve until cancelled, then remove the socket."""
         if self._listener is None or self._path is None:
             return
         try:
@@ -100,13 +104,13 @@ class ApprovalServer:
             logger.exception("a terminal's connection failed")
 
     async def _admit(self, connection: "ApprovalConnection") -> None:
-        unfit = self._find_peer_problem(connection)
-        if unfit is None and self._connection_count >= MAX_TERMINALS:
-            unfit = "too many terminals are attached"
-        if unfit is not None:
-            logger.warning("a process that wants to see questions is turned away: %s", unfit)
+        problem = self._find_peer_problem(connection)
+        if problem is None and self._connection_count >= MAX_TERMINALS:
+            problem = "too many terminals are attached"
+        if problem is not None:
+            logger.warning("a process that wants to see questions is turned away: %s", problem)
             with suppress(*_CONNECTION_ERRORS):
-                await connection.send({"refused": unfit})
+                await connection.send({"refused": problem})
             return
         self._connection_count += 1
         try:
@@ -143,14 +147,14 @@ class ApprovalServer:
             case "list":
                 return self._build_message()
             case "answer":
-                # Asked again: the process that came in may be another by now.
+                # Checked again: the process may have been replaced since it connected.
                 problem = self._find_peer_problem(connection) or await self._record_answer(request)
                 return {"answered": request.get("id"), "problem": problem}
             case _:
                 return {"refused": "the request was not understood"}
 
     async def _send_updates(self, connection: "ApprovalConnection") -> None:
-        """The terminal is attached from here until its connection ends."""
+        """Send the questions after each change; the terminal counts as attached meanwhile."""
         self._pending.terminal_count += 1
         try:
             while True:
@@ -160,14 +164,14 @@ class ApprovalServer:
             self._pending.terminal_count -= 1
 
     def _build_message(self) -> JsonObject:
-        root = self._find_workspace()
+        workspace = self._find_workspace()
         questions: list[Json] = [
             encode_approval(each, self._pending.measure_age(each))
             for each in self._pending.unanswered
         ]
         return {
             "server": os.getpid(),
-            "workspace": None if root is None else str(root),
+            "workspace": None if workspace is None else str(workspace),
             "questions": questions,
         }
 
@@ -184,7 +188,7 @@ class ApprovalServer:
 
 
 class ApprovalConnection:
-    """One terminal's connection: JSON lines both ways."""
+    """The connection of one terminal, with JSON lines in both directions."""
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
@@ -193,7 +197,7 @@ class ApprovalConnection:
         self._peer: PeerProcess | None = None
 
     def identify_peer(self) -> PeerProcess:
-        """Who it is, as it was when it came. Raises `CannotTell`."""
+        """Return the process that opened the connection. Raises `PeerCheckError`."""
         if self._peer is None:
             self._peer = identify_peer(self._stream.extra(SocketAttribute.raw_socket))
         return self._peer
