@@ -1,1 +1,1 @@
-"""Rules, modes, protected paths, and the decision they add up to."""
+"""Permission rules, modes and protected paths, and the decision that follows from them."""

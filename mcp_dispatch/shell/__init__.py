@@ -1,1 +1,1 @@
-"""Reading shell commands without running them."""
+"""Parsing and analysis of shell commands, without running them."""

@@ -1,4 +1,4 @@
-"""Commands that mode acceptEdits takes for edits: a few programs, in their plain forms."""
+"""Commands that the mode acceptEdits allows as edits: a few programs with plain options."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _SAFE_FLAGS = {
     "rm": re.compile(r"-[rRfdvi]+|--recursive|--force|--verbose"),
     "rmdir": re.compile(r"-v|--verbose"),
     "mv": re.compile(r"-[fnvi]+"),
-    # A tree that is copied may bring a file that is protected where it lands.
+    # No recursive copy: the tree may contain a file that is protected at the target.
     "cp": re.compile(r"-[fnvip]+"),
     "sed": re.compile(r"-[inEr]+"),
 }
@@ -28,18 +28,22 @@ _DELETION = re.compile(r"[0-9,$]*[dp]")
 def is_accepted_edit(
     facts: CallFacts, is_inside: Callable[[FileAccess], bool], can_read: Callable[[int], bool]
 ) -> bool:
-    """Whether all that a command does is to edit files that lie inside.
+    """Return whether a command only edits files in the working directories.
 
-    `looks` says whether the command at a position of the text needs no permission.
+    `can_read` decides whether the command at a position of the script only reads.
     """
-    read, shell = facts.parsed_command, facts.shell_access
-    if read is None or shell is None or not isinstance(read.script, PlainScript):
+    command_line, accesses = facts.parsed_command, facts.shell_access
+    if command_line is None or accesses is None or not isinstance(command_line.script, PlainScript):
         return False
-    if read.token_runs or not read.complete or not (shell.writes or shell.redirects):
+    if (
+        command_line.token_runs
+        or not command_line.complete
+        or not (accesses.writes or accesses.redirects)
+    ):
         return False
-    touched = (*shell.reads, *shell.writes, *shell.redirects)
-    commands = enumerate(read.script.commands)
-    return all(map(is_inside, touched)) and all(
+    accessed = (*accesses.reads, *accesses.writes, *accesses.redirects)
+    commands = enumerate(command_line.script.commands)
+    return all(map(is_inside, accessed)) and all(
         _is_edit(command) or can_read(position) for position, command in commands
     )
 
@@ -54,12 +58,12 @@ def _is_edit(command: SimpleCommand) -> bool:
     flags = _SAFE_FLAGS.get(name)
     if flags is None:
         return False
-    given = [argument for argument in arguments if argument.startswith("-")]
-    return all(map(flags.fullmatch, given)) and (name != "sed" or _is_simple_sed_edit(words))
+    options = [argument for argument in arguments if argument.startswith("-")]
+    return all(map(flags.fullmatch, options)) and (name != "sed" or _is_simple_sed_edit(words))
 
 
 def _is_simple_sed_edit(words: Sequence[Word]) -> bool:
-    """A script that only replaces or deletes: sed can also write files and run programs."""
+    """Accept a script that replaces or deletes; sed can also write files and run programs."""
     operands = [word.value for word in words[1:] if not word.value.startswith("-")]
     if not operands:
         return False

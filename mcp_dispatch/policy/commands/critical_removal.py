@@ -1,4 +1,4 @@
-"""Removals that no rule and no hook may wave through: the root, the home, the workspace itself."""
+"""Removals that no rule and no hook can allow: the root, the home, the workspace itself."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def find_critical_removal(
     working_directories: Sequence[Path],
     home: Path,
 ) -> str | None:
-    """The critical path that the text removes, as it is written. `directories`: where it runs."""
+    """Return the critical path that a command removes when it runs in one of `directories`."""
     for target in _list_removed_paths(command, home):
         for directory in directories or (Path("/"),):
             if _is_critical(target, directory, working_directories, home):
@@ -31,9 +31,11 @@ def _list_removed_paths(command: ParsedCommand, home: Path) -> Iterable[str]:
         if get_program_name(words) in _REMOVERS:
             yield from _select_operands([expand_home(word, home) for word in words[1:]])
     for run in command.token_runs:
-        for at, token in enumerate(run):
+        for index, token in enumerate(run):
             if token in _REMOVERS:
-                yield from _select_operands([_expand_tilde(other, home) for other in run[at + 1 :]])
+                yield from _select_operands(
+                    [_expand_tilde(other, home) for other in run[index + 1 :]]
+                )
 
 
 def _select_operands(words: Iterable[str]) -> list[str]:
@@ -52,14 +54,14 @@ def _is_critical(
         return True  # `$VAR/` and `$VAR/*`: the variable may be empty
     base, slash, last = target.rstrip("/").rpartition("/")
     if last == EXPANSION:
-        place = _resolve_target(base or slash or ".", directory)
-        return EXPANSION not in base and _contains_critical_path(place, working_directories, home)
+        path = _resolve_target(base or slash or ".", directory)
+        return EXPANSION not in base and _contains_critical_path(path, working_directories, home)
     if EXPANSION in target:
         return False
-    place = _resolve_target(target or "/", directory)
+    path = _resolve_target(target or "/", directory)
     return any(
-        _is_or_contains(place, kept) for kept in (home, directory, *working_directories)
-    ) or _is_top(place)
+        _is_or_contains(path, critical) for critical in (home, directory, *working_directories)
+    ) or _is_top(path)
 
 
 def _resolve_target(target: str, directory: Path) -> Path:
@@ -67,7 +69,7 @@ def _resolve_target(target: str, directory: Path) -> Path:
 
 
 def _is_top(path: Path) -> bool:
-    """The root or one of its children, also under the `/private` of macOS."""
+    """Return whether the path is the root or a child of it, also under `/private` of macOS."""
     top = Path("/")
     return path == top or path.parent in (top, Path("/private"))
 
@@ -77,7 +79,9 @@ def _is_or_contains(path: Path, critical: Path) -> bool:
 
 
 def _contains_critical_path(path: Path, working_directories: Sequence[Path], home: Path) -> bool:
-    """Whether emptying `place` is as bad as removing it."""
-    added = working_directories[1:]
-    holds_work = any(path != kept and kept.is_relative_to(path) for kept in working_directories)
-    return _is_top(path) or path == home or path in added or holds_work
+    """Return whether emptying the directory is as critical as removing it."""
+    added_directories = working_directories[1:]
+    contains_work = any(
+        path != critical and critical.is_relative_to(path) for critical in working_directories
+    )
+    return _is_top(path) or path == home or path in added_directories or contains_work

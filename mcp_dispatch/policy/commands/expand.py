@@ -1,4 +1,4 @@
-"""Every command line that a shell text may run, at any depth: what deny and ask rules look at."""
+"""All command lines that a script may run, at any depth, for deny and ask rules."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,10 +32,10 @@ from mcp_dispatch.shell.plain_parser import parse_plain
 from mcp_dispatch.shell.syntax import RESERVED
 
 MAX_DEPTH = 8
-"""How many shell texts inside shell texts are read."""
+"""The maximum depth of scripts inside scripts."""
 
 MAX_TEXT_CHARS = 128 * 1024
-"""Characters over which a text is not read: no kernel takes a longer argument."""
+"""Longer scripts are not parsed: no kernel accepts a longer argument."""
 
 _MAX_WORK = 2_000_000
 _CACHE_SIZE = 32
@@ -44,12 +44,12 @@ _COMMAND_RUNNERS = frozenset({*SHELLS, *SHELL_TEXT_BUILTINS, *WRAPPERS, *OPAQUE_
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """`lines` begin with a program; `runs` are words of which any may be one.
+    """All that a command may run. `lines` begin with a program; in `token_runs` any word may be one.
 
-    `plain` is the whole text, where both readers agree on it; `looks` says of each of its commands
-    what it looks at. `commands` are the simple commands behind the lines, `texts` the plain texts
-    they stand in, the outermost first. `unread`: some text inside is not understood. Where
-    `complete` is False there is more than was read.
+    `script` is the whole text, if both parsers agree on it, and `read_specs` has what each of its
+    commands reads. `commands` are the simple commands of the lines, and `plain_scripts` the scripts
+    that contain them, the outermost first. `partly_unparsed`: a nested script is not understood.
+    `complete` is False if a limit was reached, so that there may be more commands.
     """
 
     text: str
@@ -65,29 +65,29 @@ class ParsedCommand:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def parse_command(text: str) -> ParsedCommand:
-    """Kept for a while: hooks, rules and suggestions all look at the same command."""
+    """Parse a command. The result is cached: hooks, rules and suggestions use the same one."""
     analysis = analyze_script(text)
-    whole = analysis.script
-    survey = _CommandCollector()
-    if isinstance(whole, PlainScript) and isinstance(parse_plain(text), UnparsedScript):
-        survey.add_compound(whole)
-    if not (survey.plain_scripts and _has_only_literal_programs(whole)):
-        survey.add_text(text, 0)
+    script = analysis.script
+    collector = _CommandCollector()
+    if isinstance(script, PlainScript) and isinstance(parse_plain(text), UnparsedScript):
+        collector.add_compound(script)
+    if not (collector.plain_scripts and _has_only_literal_programs(script)):
+        collector.add_text(text, 0)
     return ParsedCommand(
         text,
-        whole,
+        script,
         analysis.read_specs,
-        tuple(survey.plain_scripts),
-        tuple(survey.commands),
-        tuple(dict.fromkeys(survey.lines)),
-        tuple(dict.fromkeys(survey.token_runs)),
-        survey.partly_unparsed,
-        survey.complete,
+        tuple(collector.plain_scripts),
+        tuple(collector.commands),
+        tuple(dict.fromkeys(collector.lines)),
+        tuple(dict.fromkeys(collector.token_runs)),
+        collector.partly_unparsed,
+        collector.complete,
     )
 
 
 def _has_only_literal_programs(script: PlainScript | UnparsedScript) -> bool:
-    """Whether every program is spelled out, so that the words need not be searched for one."""
+    """Return whether every program is literal, so that other words need not be searched."""
     return (
         isinstance(script, PlainScript)
         and script.form is not Form.SUBSTITUTING
@@ -96,7 +96,7 @@ def _has_only_literal_programs(script: PlainScript | UnparsedScript) -> bool:
 
 
 class _CommandCollector:
-    """Collects what one text may run."""
+    """Collects the commands that one text may run."""
 
     def __init__(self) -> None:
         self.plain_scripts: list[PlainScript] = []
@@ -111,7 +111,7 @@ class _CommandCollector:
         self._work = 0
 
     def add_compound(self, script: PlainScript) -> None:
-        """A text beyond the plain subset that is understood all the same."""
+        """Add a script that is understood and not in the plain subset."""
         self.plain_scripts.append(script)
         self._add_commands(script)
         for name, words in script.loops:
@@ -131,10 +131,10 @@ class _CommandCollector:
             return
         self._seen_texts.add(text)
         self._work += len(text)
-        plain = parse_plain(text)
-        if isinstance(plain, PlainScript):
-            self.plain_scripts.append(plain)
-            for command in plain.commands:
+        script = parse_plain(text)
+        if isinstance(script, PlainScript):
+            self.plain_scripts.append(script)
+            for command in script.commands:
                 self._add_command(command, depth)
         else:
             self._add_token_runs(tokenize_unparsed(text), depth)
@@ -160,7 +160,7 @@ class _CommandCollector:
         self._add_nested(words, depth)
 
     def _add_lines(self, words: tuple[Word, ...]) -> None:
-        """As it is, with expansions as they are written, and without the program's directory."""
+        """Add the line with and without its expansions, and without the program's directory."""
         shapes = [word.shape for word in words]
         name = PurePosixPath(shapes[0]).name
         for line in (shapes, [word.value for word in words], [name, *shapes[1:]]):
@@ -170,9 +170,9 @@ class _CommandCollector:
 
     def _add_nested(self, words: tuple[Word, ...], depth: int) -> None:
         name = get_program_name(words)
-        shorter = strip_git_options(words)
-        if shorter is not None:
-            self._add_words(shorter, depth)
+        without_options = strip_git_options(words)
+        if without_options is not None:
+            self._add_words(without_options, depth)
         if name in DECLARATION_BUILTINS:
             self._record_declarations(words)
         if name in SHELLS:
@@ -189,19 +189,19 @@ class _CommandCollector:
         self._add_wrapped(words, depth)
 
     def _add_wrapped(self, words: tuple[Word, ...], depth: int) -> None:
-        found = find_wrapped_command(words)
-        if found is None:
+        wrapped = find_wrapped_command(words)
+        if wrapped is None:
             return
-        for start in found.starts:
+        for start in wrapped.starts:
             self._add_words(words[start:], depth)
-        if not found.certain:
-            # Some take a whole command line as one argument (`ssh host "…"`, `env -S "…"`).
+        if not wrapped.certain:
+            # Some wrappers take a command line as one argument (`ssh host "…"`, `env -S "…"`).
             self.add_text(" ".join(word.value for word in words[1:]), depth + 1)
             for word in words[1:]:
                 self._add_script_argument(word, depth)
 
     def _add_script_argument(self, word: Word, depth: int) -> None:
-        """An argument that may be shell text: itself, or what is glued to an option."""
+        """Add an argument that may be a script, or whose option value may be one."""
         text = word.value
         candidates = [text] if not text.startswith("-") else [text[2:], text.partition("=")[2]]
         for candidate in candidates:
@@ -212,11 +212,11 @@ class _CommandCollector:
         self.partly_unparsed = self.partly_unparsed or depth > 0
         for run in runs:
             self.token_runs.append(run)
-            based = tuple(PurePosixPath(token).name or token for token in run)
-            if based != run:
-                self.token_runs.append(based)
+            base_names = tuple(PurePosixPath(token).name or token for token in run)
+            if base_names != run:
+                self.token_runs.append(base_names)
             self._work += sum(map(len, run)) * 2
-            if any(token in _COMMAND_RUNNERS for token in based):
+            if any(token in _COMMAND_RUNNERS for token in base_names):
                 for token in run:
                     if any(blank in token for blank in " \t\n;"):
                         self.add_text(token, depth + 1)
@@ -228,12 +228,12 @@ class _CommandCollector:
                 self._variables[name] = value
 
     def _record_assignment(self, assignment: Assignment) -> None:
-        """Every value that a name may have had is not kept: the last one is, as bash would."""
+        """Keep the last value of a variable, as bash does."""
         if assignment.value.fixed:
             self._variables[assignment.name] = assignment.value.value
 
     def _substitute_variables(self, words: tuple[Word, ...]) -> tuple[Word, ...] | None:
-        """The words with the variables that the text itself has set; None where there are none."""
+        """Replace variables that the script has set; return None if there are none."""
         if all(word.fixed for word in words):
             return None
         changed: list[Word] = []
@@ -249,24 +249,26 @@ class _CommandCollector:
             else piece
             for piece in word.pieces
         ]
-        filled = Word(word.raw, tuple(pieces))
-        splits = any(isinstance(piece, Variable) and not piece.quoted for piece in word.pieces)
-        if not (splits and filled.fixed):
-            return [Word(filled.shape, filled.pieces)]
-        return [Word(part, (Literal(part),)) for part in filled.value.split()]
+        substituted = Word(word.raw, tuple(pieces))
+        splits_words = any(
+            isinstance(piece, Variable) and not piece.quoted for piece in word.pieces
+        )
+        if not (splits_words and substituted.fixed):
+            return [Word(substituted.shape, substituted.pieces)]
+        return [Word(part, (Literal(part),)) for part in substituted.value.split()]
 
 
 def _select_script_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """What a shell may take for shell text: a script's own arguments are none."""
+    """Return the words that a shell may run as a script; arguments of a script file are not."""
     takes_options = len(words) > 1 and (words[1].value[:1] in "-+" or not words[1].fixed)
     return words[1:] if takes_options else words[1:2]
 
 
 def skip_to_program(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    """The run from its first word that can be a program's name."""
-    at = 0
-    while at < len(tokens) and (
-        tokens[at] in RESERVED or tokens[at] in _COMMAND_RUNNERS or "=" in tokens[at]
+    """Return the tokens from the first one that can be the name of a program."""
+    index = 0
+    while index < len(tokens) and (
+        tokens[index] in RESERVED or tokens[index] in _COMMAND_RUNNERS or "=" in tokens[index]
     ):
-        at += 1
-    return tokens[at:]
+        index += 1
+    return tokens[index:]

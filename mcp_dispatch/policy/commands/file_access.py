@@ -1,4 +1,4 @@
-"""Which files a plain shell text reads and writes, as far as its programs are known."""
+"""The files that a plain script reads and writes, as far as its programs are known."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -41,10 +41,10 @@ READERS = frozenset(
     }
 )
 PATTERN_READERS = frozenset({"grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "jq", "yq"})
-"""Their first operand is a pattern or a script, unless an option gives one."""
+"""Programs whose first operand is a pattern or a script, unless an option contains it."""
 
 COPIERS = frozenset({"cp", "ln", "install", "rsync", "scp"})
-"""They write to their last operand and read the others."""
+"""Programs that write to their last operand and read the others."""
 
 WRITERS = frozenset(
     {
@@ -58,9 +58,9 @@ _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """A path as a command names it. `directories` are where the command may run; None if unknown.
+    """A path as a command names it; an `EXPANSION` replaces text that only the shell can expand.
 
-    `spelled` has an `EXPANSION` where only the shell knows.
+    `directories` are those in which the command may run; None if they are unknown.
     """
 
     path: str
@@ -74,9 +74,9 @@ class FileAccess:
 
 @dataclass(frozen=True, slots=True)
 class FileAccesses:
-    """`redirects` are the writes that belong to no program; `named` is every argument.
+    """`redirects` are the files that redirects write; `mentions` are all arguments.
 
-    `places` has for each command the directories in which it may run; None where not known.
+    `command_directories` has the possible directories of each command; None if they are unknown.
     """
 
     reads: tuple[FileAccess, ...]
@@ -87,25 +87,25 @@ class FileAccesses:
 
 
 def collect_file_accesses(script: PlainScript, directory: Path | None, home: Path) -> FileAccesses:
-    """Follows `cd`: after it, a command may run in the old directory or in the new one."""
-    survey = _AccessCollector(directory, home)
-    places: list[tuple[Path, ...] | None] = []
+    """Collect the accesses. After `cd`, a command may run in the old or in the new directory."""
+    collector = _AccessCollector(directory, home)
+    directories: list[tuple[Path, ...] | None] = []
     for command in script.commands:
-        places.append(survey.directories)
-        survey.add_command(command)
+        directories.append(collector.directories)
+        collector.add_command(command)
     for name, words in script.loops:
-        survey.add_loop(name, words, script.commands)
+        collector.add_loop(name, words, script.commands)
     return FileAccesses(
-        tuple(survey.reads),
-        tuple(survey.writes),
-        tuple(survey.redirects),
-        tuple(survey.mentions),
-        tuple(places),
+        tuple(collector.reads),
+        tuple(collector.writes),
+        tuple(collector.redirects),
+        tuple(collector.mentions),
+        tuple(directories),
     )
 
 
 def expand_home(word: Word, home: Path) -> str:
-    """The word with `~` and `$HOME` filled in."""
+    """Return the word with `~` and `$HOME` replaced by the home directory."""
     return "".join(
         piece.text
         if isinstance(piece, Literal)
@@ -131,21 +131,21 @@ class _AccessCollector:
         self.add_words(command.words)
 
     def add_loop(self, name: str, words: Sequence[Word], commands: Sequence[SimpleCommand]) -> None:
-        """What the commands touch when the variable has become one of the words."""
+        """Add the accesses of the commands with each word as the value of the loop variable."""
         self.mentions.extend(map(self._to_access, self._iter_mentions(words)))
-        using = [
+        using_variable = [
             one for one in commands if any(_has_variable(name, word) for word in _list_words(one))
         ]
         for word in words:
-            for command in using:
+            for command in using_variable:
                 self.add_command(_substitute_variable(name, word, command))
 
     def add_redirect(self, redirect: Redirect) -> None:
-        touch = self._to_access(expand_home(redirect.target, self._home))
-        if touch.path in _HARMLESS_TARGETS or not (redirect.reads or redirect.writes):
+        access = self._to_access(expand_home(redirect.target, self._home))
+        if access.path in _HARMLESS_TARGETS or not (redirect.reads or redirect.writes):
             return
-        self.mentions.append(touch)
-        (self.reads if redirect.reads else self.redirects).append(touch)
+        self.mentions.append(access)
+        (self.reads if redirect.reads else self.redirects).append(access)
 
     def add_words(self, words: tuple[Word, ...]) -> None:
         self.mentions.extend(map(self._to_access, self._iter_mentions(words[1:])))
@@ -164,9 +164,9 @@ class _AccessCollector:
                 self.writes.extend(map(self._to_access, self._list_targets(name, operands)))
         if name == "dd":
             self._add_dd(words)
-        found = find_wrapped_command(words)
-        if found is not None and found.certain:
-            self.add_words(words[found.starts[0] :])
+        wrapped = find_wrapped_command(words)
+        if wrapped is not None and wrapped.certain:
+            self.add_words(words[wrapped.starts[0] :])
 
     def _to_access(self, text: str) -> FileAccess:
         return FileAccess(text, self.directories)
@@ -189,26 +189,30 @@ class _AccessCollector:
         self.directories = tuple(dict.fromkeys((*self.directories, *moved)))
 
     def _add_pattern_reader(self, name: str, words: Sequence[Word], operands: list[str]) -> None:
-        given = any(word.value.partition("=")[0] in _SCRIPT_OPTIONS for word in words)
-        files = [self._to_access(text) for text in (operands if given else operands[1:])]
+        has_script_option = any(word.value.partition("=")[0] in _SCRIPT_OPTIONS for word in words)
+        files = [
+            self._to_access(text) for text in (operands if has_script_option else operands[1:])
+        ]
         self.reads.extend(files)
         if name == "sed" and any(_is_in_place_option(word.value) for word in words):
             self.writes.extend(files)
 
     def _add_copy(self, words: Sequence[Word], operands: list[str]) -> None:
-        given = [
+        target_options = [
             word.value.partition("=")[2]
             for word in words
             if word.value.startswith("--target-directory=")
         ]
         self.reads.extend(map(self._to_access, operands))
-        target = given[:1] or operands[-1:]
-        # With `-t DIR`, which we do not read apart, any operand may be the directory.
+        target = target_options[:1] or operands[-1:]
+        # With `-t DIR`, which is not parsed, any operand may be the directory.
         targets = operands if any(word.value == "-t" for word in words) else target
-        sources = operands if given else operands[:-1]
-        for one in targets:
-            self.writes.append(self._to_access(one))
-            self.writes.extend(self._to_access(_join_basename(one, source)) for source in sources)
+        sources = operands if target_options else operands[:-1]
+        for target_path in targets:
+            self.writes.append(self._to_access(target_path))
+            self.writes.extend(
+                self._to_access(_join_basename(target_path, source)) for source in sources
+            )
 
     def _list_targets(self, name: str, operands: list[str]) -> list[str]:
         into = (
@@ -234,7 +238,7 @@ def _has_variable(name: str, word: Word) -> bool:
 
 
 def _substitute_variable(name: str, value: Word, command: SimpleCommand) -> SimpleCommand:
-    """The command as it is when the variable has that value."""
+    """Return the command with the variable replaced by the value."""
 
     def substitute(word: Word) -> Word:
         pieces = [

@@ -1,4 +1,4 @@
-"""Whether what a read-only command looks at may be seen without a question."""
+"""Whether the files that a read-only command reads may be shown without asking."""
 
 import glob
 import os
@@ -19,13 +19,13 @@ from mcp_dispatch.shell.ast import Form, PlainScript, SimpleCommand
 from mcp_dispatch.shell.safe_programs import SHELL_BUILTINS
 
 MAX_FILES = 5_000
-"""Files that are looked through to find out what a search would read."""
+"""The maximum number of files that are checked to find out what a search reads."""
 
 _ALWAYS_READABLE = frozenset({"/dev/null", "/dev/stdin"})
 
 
 class ReadAccess:
-    """Judges the commands of one call, one by one."""
+    """Checks each command of one call; results are cached by position."""
 
     def __init__(
         self,
@@ -43,40 +43,40 @@ class ReadAccess:
         self._results: dict[int, bool] = {}
 
     def can_read_all(self) -> bool:
-        """Whether every command only looks, and at nothing but what may be seen.
+        """Return whether every command only reads, and only permitted files.
 
-        The files that redirects write are judged elsewhere.
+        The files that redirects write are checked elsewhere.
         """
-        read = self._facts.parsed_command
+        command = self._facts.parsed_command
         if (
-            read is None
-            or not isinstance(read.script, PlainScript)
-            or read.script.form is not Form.FLAT
+            command is None
+            or not isinstance(command.script, PlainScript)
+            or command.script.form is not Form.FLAT
         ):
             return False
-        return all(map(self.can_read, range(len(read.script.commands))))
+        return all(map(self.can_read, range(len(command.script.commands))))
 
     def can_read(self, position: int) -> bool:
-        """Of the command at that position of the text."""
+        """Return whether the command at that position only reads, and only permitted files."""
         if position not in self._results:
             self._results[position] = self._check_command(position)
         return self._results[position]
 
     def _check_command(self, position: int) -> bool:
-        read, shell = self._facts.parsed_command, self._facts.shell_access
-        if read is None or shell is None or not isinstance(read.script, PlainScript):
+        command, accesses = self._facts.parsed_command, self._facts.shell_access
+        if command is None or accesses is None or not isinstance(command.script, PlainScript):
             return False
-        look, directories = read.read_specs[position], shell.command_directories[position]
-        if look is None or not directories:
+        spec, directories = command.read_specs[position], accesses.command_directories[position]
+        if spec is None or not directories:
             return False
         return (
-            self._is_system_program(read.script.commands[position])
-            and self._has_no_side_effects(look, directories)
-            and self._may_read(look, directories)
+            self._is_system_program(command.script.commands[position])
+            and self._has_no_side_effects(spec, directories)
+            and self._may_read(spec, directories)
         )
 
     def _is_system_program(self, command: SimpleCommand) -> bool:
-        """Whether no file of the workspace answers to the program's name."""
+        """Return whether the shell finds the program outside the workspace."""
         name = command.words[0].raw if command.words else ""
         if not name or name in SHELL_BUILTINS:
             return True
@@ -99,21 +99,23 @@ class ReadAccess:
         cwd = self._facts.subject.cwd
         if cwd is None:
             return False
-        # Elsewhere, a repository is not the one that the user has opened.
-        if spec.uses_repository and any(_resolve(one) != _resolve(cwd) for one in directories):
+        # In another directory the repository is not the one that the user has opened.
+        if spec.uses_repository and any(
+            _resolve(directory) != _resolve(cwd) for directory in directories
+        ):
             return False
         return has_no_side_effects(spec, cwd, self._anchors.home, os.environ)
 
     def _may_read(self, spec: ReadSpec, directories: tuple[Path, ...]) -> bool:
-        named = [path for path in spec.paths if path not in _ALWAYS_READABLE]
-        named += [_get_glob_directory(pattern) for pattern in spec.globs]
-        paths = dict.fromkeys([*named, "."] if spec.reads_cwd else named)
+        named_paths = [path for path in spec.paths if path not in _ALWAYS_READABLE]
+        named_paths += [_get_glob_directory(pattern) for pattern in spec.globs]
+        paths = dict.fromkeys([*named_paths, "."] if spec.reads_cwd else named_paths)
         touches = [FileAccess(path, directories) for path in paths]
         files: list[FileNames] = list(resolve_accesses(touches, self._anchors.home))
         if len(files) < len(touches) * len(directories):
             return False
-        matched = [self._expand_glob(pattern, directories) for pattern in spec.globs]
-        for found in matched:
+        expanded = [self._expand_glob(pattern, directories) for pattern in spec.globs]
+        for found in expanded:
             if found is None:
                 return False
             files += found
@@ -124,8 +126,8 @@ class ReadAccess:
         )
 
     def _expand_glob(self, pattern: str, directories: tuple[Path, ...]) -> list[FileNames] | None:
-        """All that the pattern may become; None where that is too much, or not known."""
-        every = [
+        """Return the files that match the pattern, or None if they are unknown or too many."""
+        paths = [
             str(directory / name)
             for directory in directories
             for name in islice(
@@ -133,15 +135,15 @@ class ReadAccess:
                 MAX_FILES + 1,
             )
         ]
-        if len(every) > MAX_FILES:
+        if len(paths) > MAX_FILES:
             return None
         try:
-            return [resolve_all_names(path, None, self._anchors.home) for path in every]
+            return [resolve_all_names(path, None, self._anchors.home) for path in paths]
         except PathResolutionError:
             return None
 
     def _is_readable(self, names: FileNames) -> bool:
-        """Whether it lies inside, and no rule closes it."""
+        """Return whether the file lies in a working directory and no rule denies or asks."""
         if not self._anchors.contains_all(
             names, self._working_directories
         ) or self._protected_paths.is_private(names):
@@ -152,17 +154,18 @@ class ReadAccess:
         )
 
     def _may_search(self, root: Path, spec: ReadSpec) -> bool:
-        """Whether nothing below is closed, and no link that is followed leads out."""
+        """Return whether all files below `root` and targets of followed links are readable."""
         if self._protected_paths.contains_private([root]):
             return False
         rules = self._deny_ask_rules.read_rules
         if not rules and not spec.follows_links:
             return True
-        hidden = [
-            HiddenPaths(one, self._anchors, self._protected_paths.is_private) for one in rules
+        filters = [
+            HiddenPaths(path_rules, self._anchors, self._protected_paths.is_private)
+            for path_rules in rules
         ]
         for count, (path, is_link) in enumerate(_walk(root)):
-            if count >= MAX_FILES or any(hides(path) for hides in hidden):
+            if count >= MAX_FILES or any(is_hidden(path) for is_hidden in filters):
                 return False
             if is_link and spec.follows_links and not self._is_link_target_readable(path):
                 return False
@@ -176,7 +179,7 @@ class ReadAccess:
 
 
 def _get_glob_directory(pattern: str) -> str:
-    """Where the names are looked for that the pattern becomes."""
+    """Return the directory in which the pattern is expanded."""
     fixed = re.split(r"[*?]", pattern, maxsplit=1)[0]
     directory, slash, _ = fixed.rpartition("/")
     return directory or slash or "."
@@ -187,15 +190,15 @@ def _resolve(path: Path) -> str:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """Every file and directory under `root`, and whether it is a link."""
-    left = [root]
-    while left:
+    """Yield every file and directory under `root`, and whether it is a link."""
+    stack = [root]
+    while stack:
         try:
-            with os.scandir(left.pop()) as entries:
+            with os.scandir(stack.pop()) as entries:
                 for entry in entries:
                     path = Path(entry.path)
                     yield path, entry.is_symlink()
                     if entry.is_dir(follow_symlinks=False):
-                        left.append(path)
+                        stack.append(path)
         except OSError:
             continue

@@ -1,4 +1,4 @@
-"""Programs that run another program named in their arguments."""
+"""Programs that run another program, which their arguments name."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from mcp_dispatch.shell.ast import GlobCharacter, Word
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"})
 
 SHELL_TEXT_BUILTINS = frozenset({"eval", "trap"})
-"""Builtins whose arguments are shell text."""
+"""Builtins whose arguments are a script."""
 
 SUBSTITUTING_BUILTINS = frozenset(
     {
@@ -36,7 +36,7 @@ _GIT_VALUE_OPTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WrapperSpec:
-    """How its command line is read up to the program it runs."""
+    """The options and operands of a wrapper before the program that it runs."""
 
     flags: str = ""
     value_flags: str = ""
@@ -87,11 +87,11 @@ OPAQUE_WRAPPERS = frozenset(
         *("fakeroot", "proot", "catchsegv", "numactl", "prlimit", "cgexec", "caffeinate"),
     }
 )
-"""Wrappers whose arguments we do not read: any of their words may be the program."""
+"""Wrappers whose arguments are not parsed: any of their words may be the program."""
 
 
 def get_program_name(words: Sequence[Word]) -> str:
-    """The name of the program, without the directory it may be given with."""
+    """Return the name of the program without its directory."""
     return words[0].value.rstrip("/").rpartition("/")[2] if words else ""
 
 
@@ -101,21 +101,23 @@ def is_wrapper(words: Sequence[Word]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WrappedCommand:
-    """Where the command that a wrapper runs may begin; it is one place if that is `certain`."""
+    """Indexes at which the command of a wrapper may begin; if `certain`, there is one index."""
 
     starts: tuple[int, ...]
     certain: bool
 
 
 def find_wrapped_command(words: Sequence[Word]) -> WrappedCommand | None:
-    """None where nothing else is run."""
+    """Return where the wrapped command may begin, or None if no other program is run."""
     name = get_program_name(words)
     anywhere = WrappedCommand(tuple(range(1, len(words))), certain=False)
     if name in OPAQUE_WRAPPERS:
         return anywhere
     if name == "find":
-        found = tuple(at + 1 for at, word in enumerate(words) if word.value in _FIND_EXEC_ACTIONS)
-        return WrappedCommand(found, certain=len(found) == 1) if found else None
+        starts = tuple(
+            index + 1 for index, word in enumerate(words) if word.value in _FIND_EXEC_ACTIONS
+        )
+        return WrappedCommand(starts, certain=len(starts) == 1) if starts else None
     wrapper = WRAPPERS.get(name)
     if wrapper is None or _is_lookup(name, words):
         return None
@@ -128,54 +130,56 @@ def _is_lookup(name: str, words: Sequence[Word]) -> bool:
 
 
 def _find_start(wrapper: WrapperSpec, words: Sequence[Word]) -> int | None:
-    """None where an option is met that we do not know."""
-    at = 1
-    while at < len(words) and words[at].value.startswith("-") and words[at].value != "-":
-        if words[at].value == "--":
-            at += 1
+    """Return the index of the wrapped program, or None after an unknown option."""
+    index = 1
+    while index < len(words) and words[index].value.startswith("-") and words[index].value != "-":
+        if words[index].value == "--":
+            index += 1
             break
-        taken = _count_option_words(wrapper, words[at])
-        if not taken:
+        word_count = _count_option_words(wrapper, words[index])
+        if not word_count:
             return None
-        at += taken
-    while wrapper.takes_assignments and at < len(words) and _ASSIGNMENT.match(words[at].value):
-        at += 1
-    at += wrapper.operand_count
-    # Before the program, an expansion could become options, operands or nothing.
-    return at if all(word.fixed for word in words[1:at]) else None
+        index += word_count
+    while (
+        wrapper.takes_assignments and index < len(words) and _ASSIGNMENT.match(words[index].value)
+    ):
+        index += 1
+    index += wrapper.operand_count
+    # Before the program, an expansion could become options, operands or no word at all.
+    return index if all(word.fixed for word in words[1:index]) else None
 
 
 def _count_option_words(wrapper: WrapperSpec, word: Word) -> int:
-    """How many words the option takes; 0 where it is not known."""
+    """Return how many words the option takes, or 0 if it is unknown."""
     text = word.value
     if text.startswith("--"):
         name, _, value = text.partition("=")
         if name in wrapper.long_value_flags:
             return 1 if value else 2
         return 1 if text in wrapper.long_flags else 0
-    for at, letter in enumerate(text[1:], start=2):
+    for index, letter in enumerate(text[1:], start=2):
         if letter in wrapper.value_flags:
-            return 1 if text[at:] else 2
+            return 1 if text[index:] else 2
         if letter not in wrapper.flags:
             return 0
     return 1
 
 
 def strip_git_options(words: Sequence[Word]) -> tuple[Word, ...] | None:
-    """`git -C dir push` as `git push`; None where there is nothing to leave out."""
+    """Return `git push` for `git -C dir push`, or None if there is no option to remove."""
     if get_program_name(words) != "git" or len(words) < 2 or not words[1].value.startswith("-"):
         return None
-    at = 1
-    while at < len(words) and words[at].value.startswith("-"):
-        at += 2 if words[at].value in _GIT_VALUE_OPTIONS else 1
-    return (words[0], *words[at:])
+    index = 1
+    while index < len(words) and words[index].value.startswith("-"):
+        index += 2 if words[index].value in _GIT_VALUE_OPTIONS else 1
+    return (words[0], *words[index:])
 
 
 _FROM_STANDARD_INPUT = Word("", (GlobCharacter(""),))
 
 
 def unwrap_command(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The command inside the wrappers that never change what it does, read in their plainest form."""
+    """Return the command without wrappers that do not change what it does, in plain forms."""
     while len(words) > 1 and all(word.fixed for word in words[:2]):
         match words[0].value, words[1].value:
             case (("nohup" | "command" | "builtin" | "noglob" | "nice"), after) if after[:1] != "-":
