@@ -1,4 +1,4 @@
-"""Which files a search leaves out: those that nothing may show."""
+"""The files that a search omits because a rule or a setting hides them."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,10 @@ from mcp_dispatch.policy.paths.rules import PathRules, PatternStart, iter_relati
 
 @dataclass(frozen=True, slots=True)
 class _Spelling:
-    """A directory as the patterns of one group spell it, and those that may mean a file in it."""
+    """One path of a directory, relative to the start of a group of patterns.
+
+    `always_checked` are the patterns that may cover any file in the directory.
+    """
 
     index: PathIndex
     directory: str
@@ -21,12 +24,12 @@ class _Spelling:
     def covers(self, name: str) -> bool:
         path = f"{self.directory}/{name}" if self.directory else name
         candidates = (*self.always_checked, *self.index.find_name_candidates(self.directory, name))
-        return any(self.index.covers(at, path) for at in candidates)
+        return any(self.index.covers(position, path) for position in candidates)
 
 
 @dataclass(frozen=True, slots=True)
 class _DirectoryState:
-    """What is known of a directory, whatever file in it is asked about."""
+    """What applies to all files of a directory."""
 
     hidden: bool
     folds_case: bool
@@ -40,9 +43,10 @@ class _DirectoryState:
 
 
 class HiddenPaths:
-    """Answers for as long as one search takes: what it learns of a directory it does not ask again.
+    """A predicate for the paths of one search. It caches what it finds out about directories.
 
-    `closed` says of all names of a place whether it is hidden for another reason than a rule.
+    `is_blocked` decides, given all names of a file, whether it is hidden for another reason than a
+    rule.
     """
 
     def __init__(
@@ -53,22 +57,22 @@ class HiddenPaths:
         self._rules = rules
         self._starts = [(group, tuple(group.find_starts(anchors))) for group in rules.groups]
         self._link_targets = frozenset(
-            start.directory for _, every in self._starts for start in every
+            start.directory for _, starts in self._starts for start in starts
         )
         self._directories: dict[str, _DirectoryState] = {}
 
     def __call__(self, path: Path) -> bool:
-        """`path` is absolute."""
+        """Return whether a search must omit the file; `path` is absolute."""
         text = str(path)
         directory, _, name = text.rpartition("/")
-        known = self._directories.get(directory)
-        if known is None:
-            known = self._directories[directory] = self._inspect_directory(directory or "/", path)
-        if known.covers(name):
+        state = self._directories.get(directory)
+        if state is None:
+            state = self._directories[directory] = self._inspect_directory(directory or "/", path)
+        if state.covers(name):
             return True
-        # A link is also what it leads to, and a rule may name a link that leads to this very file.
-        special = text in self._link_targets or os.path.islink(text)  # noqa: PTH114  (asked of every file)
-        return special and self._is_any_name_hidden(path)
+        # A link is also its target, and a rule may name a link that leads to this file.
+        may_be_linked = text in self._link_targets or os.path.islink(text)  # noqa: PTH114  (asked of every file)
+        return may_be_linked and self._is_any_name_hidden(path)
 
     def _is_any_name_hidden(self, path: Path) -> bool:
         try:
@@ -102,7 +106,7 @@ class HiddenPaths:
 def _list_spellings(
     names: Iterable[Path], starts: Sequence[PatternStart], *, fold: bool
 ) -> Iterable[str]:
-    found = (
+    paths = (
         spelled for name in names for spelled in iter_relative_paths(str(name), starts, fold=fold)
     )
-    return dict.fromkeys(fold_case(spelled) if fold else spelled for spelled in found)
+    return dict.fromkeys(fold_case(spelled) if fold else spelled for spelled in paths)

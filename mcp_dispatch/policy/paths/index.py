@@ -1,4 +1,4 @@
-"""Many gitignore patterns at once: a path is tried only on those that name a part of it."""
+"""An index of gitignore patterns: a path is compared only with patterns that share a part."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from mcp_dispatch.policy.paths.pattern import (
 
 @dataclass(slots=True)
 class _AffixIndex:
-    """Patterns by the letters that one part of a path must begin or end with."""
+    """Patterns by the text with which one part of a path must begin or end."""
 
     by_text: dict[str, list[int]] = field(default_factory=lambda: {})
     lengths: set[int] = field(default_factory=lambda: set[int]())
@@ -25,11 +25,11 @@ class _AffixIndex:
 
 
 class PathIndex:
-    """Patterns of one anchor, known by their position.
+    """Patterns of one anchor, identified by their position.
 
-    Every pattern is filed under something that a path must have for it to match: the directories
-    it begins with, a name in it, the beginning or the end of a name. What has none of these is
-    always tried.
+    Every pattern is indexed by something that a matching path must contain: leading directories, a
+    part, or the start or end of a part. A pattern without any of these is always tried. `wide`:
+    the patterns belong to deny and ask rules.
     """
 
     def __init__(self, patterns: Sequence[str], *, wide: bool, ignore_case: bool = False) -> None:
@@ -43,18 +43,18 @@ class PathIndex:
         self._by_part: dict[str, list[int]] = {}
         self._by_part_start, self._by_part_end = _AffixIndex(), _AffixIndex()
         self._unindexed: list[int] = []
-        for at, pattern in enumerate(self._patterns):
-            self._insert(at, pattern)
+        for position, pattern in enumerate(self._patterns):
+            self._insert(position, pattern)
 
     def find(self, relative: str) -> list[int]:
-        """The patterns that cover the path; as a directory too, if they are read widely."""
+        """Return the patterns that cover the path; if `wide`, also as a directory."""
         path = fold_case(relative) if self._ignore_case else relative
         directory, _, name = path.rpartition("/")
         candidates = [
             *self.find_directory_candidates(directory),
             *self.find_name_candidates(directory, name),
         ]
-        return [at for at in dict.fromkeys(candidates) if self.covers(at, path)]
+        return [position for position in dict.fromkeys(candidates) if self.covers(position, path)]
 
     def covers(self, position: int, path: str) -> bool:
         pattern = self._compiled.get(position)
@@ -62,22 +62,22 @@ class PathIndex:
             pattern = self._compiled[position] = compile_pattern(
                 self._patterns[position], literal_fallback=self._wide, fold_case=self._ignore_case
             )
-        # A deny of `secrets/` is about the directory itself, and about a file in its place.
+        # A deny of `secrets/` covers the directory itself, and a file with its name.
         return pattern.covers(path) or (self._wide and pattern.covers(f"{path}/"))
 
     def find_directory_candidates(self, directory: str) -> Iterable[int]:
-        """The patterns that may cover something in this directory, whatever its name."""
+        """Yield the patterns that may cover any file in this directory."""
         yield from self._unindexed
-        at = 0
-        while directory and at >= 0:
-            end = directory.find("/", at)
-            name = directory[at:] if end < 0 else directory[at:end]
+        start = 0
+        while directory and start >= 0:
+            end = directory.find("/", start)
+            name = directory[start:] if end < 0 else directory[start:end]
             yield from self._by_prefix.get(directory if end < 0 else directory[:end], ())
             yield from self._find_by_name(name)
-            at = end + 1 if end >= 0 else end
+            start = end + 1 if end >= 0 else end
 
     def find_name_candidates(self, directory: str, name: str) -> Iterable[int]:
-        """The patterns that may cover this name in the directory, beside those for all names."""
+        """Yield the patterns that may cover this name in the directory."""
         yield from self._by_prefix.get(f"{directory}/{name}" if directory else name, ())
         yield from self._find_by_name(name)
 
@@ -94,9 +94,9 @@ class PathIndex:
             self._by_prefix.setdefault(prefix, []).append(position)
             return
         parts = pattern.strip("/").split("/")
-        spelled = [part for part in parts if is_literal(part)]
-        if spelled:
-            self._by_part.setdefault(spelled[-1], []).append(position)
+        literal_parts = [part for part in parts if is_literal(part)]
+        if literal_parts:
+            self._by_part.setdefault(literal_parts[-1], []).append(position)
             return
         for part in parts:
             head, star, rest = part.partition("*")
@@ -104,7 +104,7 @@ class PathIndex:
             if star and is_literal(head):
                 self._by_part_start.add(head, position)
                 return
-            # In `*[a*b]` the last star is not one.
+            # In `*[a*b]` the last star is not a wildcard.
             if star and is_literal(tail) and "[" not in part:
                 self._by_part_end.add(tail, position)
                 return

@@ -1,4 +1,4 @@
-"""What stands in `Read(…)` and `Edit(…)`: a gitignore pattern with one of four anchors."""
+"""Patterns of `Read(…)` and `Edit(…)` rules: a gitignore pattern with one of four anchors."""
 
 import re
 import warnings
@@ -22,7 +22,7 @@ _BETWEEN_STARS = re.compile(
 
 
 class Anchor(Enum):
-    """What the pattern of a path rule starts from."""
+    """The directory from which a pattern starts."""
 
     ROOT = "//"
     HOME = "~/"
@@ -32,9 +32,9 @@ class Anchor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PatternBase:
-    """Where a pattern starts: an anchor, and how many directories above it.
+    """The start of a pattern: an anchor, and the number of directories above it.
 
-    `source` is what `/` means in the settings file; it is the root for all other anchors.
+    `source` is the directory that `/` means in the settings file, and the root for other anchors.
     """
 
     anchor: Anchor
@@ -44,7 +44,7 @@ class PatternBase:
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """`tight` is what an allow means, `wide` what a deny or ask does: gitignore patterns."""
+    """Two gitignore patterns: `narrow` for allow rules, `wide` for deny and ask rules."""
 
     base: PatternBase
     narrow: str
@@ -57,7 +57,7 @@ class PathPattern:
 
 
 def parse_path_pattern(specifier: str, source: Path) -> PathPattern | str:
-    """The pattern, or what is wrong with it."""
+    """Return the pattern, or a message that says what is wrong with it."""
     anchor, pattern = _split_anchor(specifier)
     climbs = 0
     while pattern == ".." or pattern.startswith("../"):
@@ -67,7 +67,7 @@ def parse_path_pattern(specifier: str, source: Path) -> PathPattern | str:
     if wrong is not None:
         return wrong
     rooted = "/" + pattern.lstrip("/") if climbs or anchor is not Anchor.DIRECTORY else pattern
-    # Every directory is as good as everything: what lies at the top is in a directory too.
+    # `**/` means all directories, so it also covers the files at the top.
     wide = "**" if rooted.strip("/") == "**" else rooted
     wide = f"**/{wide}" if _is_one_directory(wide) else wide
     base = PatternBase(anchor, source if anchor is Anchor.SOURCE else Path("/"), climbs)
@@ -102,13 +102,13 @@ def _split_anchor(specifier: str) -> tuple[Anchor, str]:
 
 
 def _is_one_directory(pattern: str) -> bool:
-    """`src/**`: in deny and ask a directory of that name at any depth."""
+    """Return whether the pattern is like `src/**`, which deny and ask apply at any depth."""
     head, slash, rest = pattern.partition("/")
     return bool(head) and head != "**" and bool(slash) and rest == "**"
 
 
 def extract_literal_prefix(pattern: str) -> str:
-    """The directories that a rooted pattern spells before its first wildcard."""
+    """Return the directories of a rooted pattern before its first wildcard."""
     if "/" not in pattern.rstrip("/"):
         return ""
     parts: list[str] = []
@@ -120,7 +120,7 @@ def extract_literal_prefix(pattern: str) -> str:
 
 
 def is_literal(part: str) -> bool:
-    """Whether a part of a pattern stands for itself alone."""
+    """Return whether a part of a pattern has no wildcard."""
     return bool(part) and _WILDCARD_CHARACTERS.search(part) is None
 
 
@@ -128,17 +128,17 @@ def is_literal(part: str) -> bool:
 class CompiledPattern:
     regex: re.Pattern[str]
     matches_everything: bool
-    """It covers the directory it starts from as well."""
+    """Whether it also covers the directory from which it starts."""
 
     def covers(self, relative: str) -> bool:
         return self.regex.match(relative) is not None if relative else self.matches_everything
 
 
 def compile_pattern(pattern: str, *, literal_fallback: bool, fold_case: bool) -> CompiledPattern:
-    """What the pattern matches.
+    """Compile a pattern.
 
-    One that means nothing (an unclosed bracket) matches nothing; or, `literally`, the path that it
-    spells.
+    An invalid one (with an unclosed bracket) matches nothing or, with `literal_fallback`, the path
+    that is its text.
     """
     text = _to_regex(pattern)
     if text is None:
@@ -146,13 +146,13 @@ def compile_pattern(pattern: str, *, literal_fallback: bool, fold_case: bool) ->
             _compile_literal(pattern, fold_case) if literal_fallback else _MATCH_NOTHING,
             matches_everything=False,
         )
-    # A path may contain line breaks, and its end is the end of the text.
+    # A path may contain line breaks.
     whole = _compile(text, re.DOTALL | (re.IGNORECASE if fold_case else re.NOFLAG))
     return CompiledPattern(whole, matches_everything=text == _MATCH_EVERYTHING)
 
 
 def is_invalid_gitignore(pattern: str) -> bool:
-    """Whether gitignore can make nothing of it."""
+    """Return whether the pattern is invalid for gitignore."""
     return _to_regex(pattern) is None
 
 
@@ -170,8 +170,8 @@ def _to_regex(pattern: str) -> str | None:
             regex = f"{regex[:-2]}\\Z)"
         # `[!x]` is one letter of a name, never the end of one.
         regex = re.sub(r"(?<!\\)\[\^(?!/)", "[^/", regex)
-        # Between two stars the first place that fits is as good as any other: without trying them
-        # all, the time that a match takes does not explode with the length of a name.
+        # Between two stars the first match is as good as any other. Without backtracking, the
+        # time of a match does not grow exponentially with the length of a name.
         regex = _BETWEEN_STARS.sub(r"(?>[^/]*?\1)", regex)
         _compile(regex)
     except (GitIgnorePatternError, re.error):
@@ -181,7 +181,7 @@ def _to_regex(pattern: str) -> str | None:
 
 def _compile(regex: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     with warnings.catch_warnings():
-        # `[[]` is a bracket in brackets, now and in every future Python that we will run on.
+        # `[[]` is a bracket in brackets in every Python version that is supported.
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(regex, flags)
 

@@ -1,4 +1,4 @@
-"""Paths whose content decides what runs: other programs' and, more strictly, our own."""
+"""Paths whose content decides what programs run: those of other programs, and our own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,14 +51,14 @@ _CLIENT_CONFIG_PATHS = (
     ("opencode.json",),
     ("goose", "config.yaml"),
 )
-"""Where MCP clients keep which servers they start, and with which flags: we are one of them."""
+"""Files in which MCP clients store which servers they start, such as this one."""
 
 _CLIENT_CONFIG_NAMES = frozenset(ending[-1] for ending in _CLIENT_CONFIG_PATHS)
 _MAX_CACHED_PATHS = 1_000
 
 
 class ProtectedPaths:
-    """`private` directories are ours, closed to reads too; `files` are the settings in force."""
+    """`private_directories` must not even be read; `settings_files` are those in use."""
 
     def __init__(self, private_directories: Sequence[Path], settings_files: Sequence[Path]) -> None:
         self._private_directories = frozenset(_fold_parts(path) for path in private_directories)
@@ -66,27 +66,27 @@ class ProtectedPaths:
         self._parts_by_path: dict[Path, tuple[str, ...]] = {}
 
     def is_private(self, names: Sequence[Path]) -> bool:
-        """Whether one of a file's names lies in our configuration or state."""
-        every = map(self._get_parts, names)
+        """Return whether a name of the file lies in our configuration or state directory."""
+        folded = map(self._get_parts, names)
         return any(
-            _has_prefix(parts, start) for parts in every for start in self._private_directories
+            _has_prefix(parts, start) for parts in folded for start in self._private_directories
         )
 
     def is_own_config(self, names: Sequence[Path]) -> bool:
-        """Whether it decides what this server allows or how a client starts it."""
+        """Return whether the file decides what this server allows or how a client starts it."""
         return self.is_private(names) or any(
             self._is_own_file(self._get_parts(name)) for name in names
         )
 
     def contains_private(self, names: Sequence[Path]) -> bool:
-        """Whether our configuration or state lies somewhere under it."""
-        every = map(self._get_parts, names)
+        """Return whether our configuration or state directory lies under the path."""
+        folded = map(self._get_parts, names)
         return any(
-            _has_prefix(place, parts) for parts in every for place in self._private_directories
+            _has_prefix(private, parts) for parts in folded for private in self._private_directories
         )
 
     def is_other_config(self, names: Sequence[Path]) -> bool:
-        """Whether it decides what some other program runs."""
+        """Return whether the file decides what another program runs."""
         return any(_is_other_file(self._get_parts(name)) for name in names)
 
     def _is_own_file(self, parts: tuple[str, ...]) -> bool:
@@ -96,7 +96,7 @@ class ProtectedPaths:
         return client or _OWN_DIRECTORY in parts or parts in self._settings_files
 
     def _get_parts(self, path: Path) -> tuple[str, ...]:
-        """Every check of a decision asks for the same few paths."""
+        """Return the folded parts of a path, cached: each decision checks a path several times."""
         parts = self._parts_by_path.get(path)
         if parts is None:
             if len(self._parts_by_path) >= _MAX_CACHED_PATHS:
@@ -117,7 +117,7 @@ def _is_other_file(parts: tuple[str, ...]) -> bool:
 
 
 def _fold_parts(path: Path) -> tuple[str, ...]:
-    """Compared without regard to case and trailing dots: some file systems have none either."""
+    """Fold case and remove trailing dots and blanks, which some file systems ignore."""
     return tuple(fold_case(part.rstrip(" .") or part) for part in path.parts)
 
 

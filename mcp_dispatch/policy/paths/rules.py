@@ -1,4 +1,4 @@
-"""Path rules of one list, found by the files that they speak of."""
+"""Path rules, and which of them cover a file under any of its names."""
 
 import os
 import stat
@@ -13,65 +13,67 @@ from mcp_dispatch.policy.paths.pattern import Anchor, PathPattern, PatternBase
 
 @dataclass(slots=True)
 class _PrefixNode:
-    """A directory that rules spell, and what they spell in it."""
+    """A directory in the literal prefixes of patterns, with the names below it."""
 
     children: dict[str, "_PrefixNode"] = field(default_factory=lambda: {})
 
 
 @dataclass(frozen=True, slots=True)
 class PatternStart:
-    """A directory, and what rules call it from their anchor on."""
+    """A directory, and the prefix under which patterns contain it, relative to their anchor."""
 
     pattern_prefix: str
     directory: str
 
 
 class SymlinkIndex:
-    """The links among the beginnings of many patterns.
+    """The links in the literal prefixes of many patterns.
 
-    A directory is looked through again only when it has changed, so that a thousand rules cost no
-    more than one question for each directory in which they name something.
+    A directory is scanned again only after it has changed, so that a decision costs one `stat` for
+    each directory in the prefixes, however many rules there are.
     """
 
     def __init__(self, prefixes: Iterable[str]) -> None:
         self._root = _PrefixNode()
         self._entries: dict[tuple[str, int], tuple[tuple[int, ...], list[tuple[str, bool]]]] = {}
         for prefix in prefixes:
-            branch = self._root
+            node = self._root
             for part in filter(None, prefix.split("/")):
-                branch = branch.children.setdefault(part, _PrefixNode())
+                node = node.children.setdefault(part, _PrefixNode())
 
     def find_links(self, anchor: Path) -> list[PatternStart]:
-        """Those below a real directory."""
+        """Return the links below a directory whose path contains no links."""
         return list(self._follow(self._root, "", str(anchor).rstrip("/"), 0))
 
     def _follow(
         self, node: _PrefixNode, prefix: str, directory: str, link_count: int
     ) -> Iterator[PatternStart]:
         for name, is_link in self._list_existing(node, directory or "/"):
-            longer = f"{prefix}/{name}" if prefix else name
-            there = f"{directory}/{name}"
+            name_prefix = f"{prefix}/{name}" if prefix else name
+            target = f"{directory}/{name}"
             if is_link:
-                there = str(resolve_or_keep(Path(there))[-1])
-                yield PatternStart(longer, there)
-            # A link may lead back to where it stands.
+                target = str(resolve_or_keep(Path(target))[-1])
+                yield PatternStart(name_prefix, target)
+            # A link may lead back to its own directory.
             if node.children[name].children and link_count < 8:
-                yield from self._follow(node.children[name], longer, there, link_count + is_link)
+                yield from self._follow(
+                    node.children[name], name_prefix, target, link_count + is_link
+                )
 
     def _list_existing(self, node: _PrefixNode, directory: str) -> list[tuple[str, bool]]:
-        """The names of the branch that exist there, and whether they are links."""
+        """Return the names of the node that exist in the directory, and whether they are links."""
         if not node.children:
             return []
         try:
-            found = os.stat(directory)  # noqa: PTH116  (once for each directory, in every decision)
+            status = os.stat(directory)  # noqa: PTH116  (once for each directory, in every decision)
         except OSError:
             return []
-        state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+        state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
         key = (directory, id(node))
-        known = self._entries.get(key)
-        if known is None or known[0] != state:
-            known = self._entries[key] = (state, _stat_names(node.children, directory))
-        return known[1]
+        cached = self._entries.get(key)
+        if cached is None or cached[0] != state:
+            cached = self._entries[key] = (state, _stat_names(node.children, directory))
+        return cached[1]
 
 
 def _stat_names(names: Iterable[str], directory: str) -> list[tuple[str, bool]]:
@@ -88,7 +90,7 @@ def _stat_names(names: Iterable[str], directory: str) -> list[tuple[str, bool]]:
 
 @dataclass(slots=True)
 class PatternGroup:
-    """The patterns that start from the same base; `positions` are theirs among all."""
+    """The patterns with the same base, and their `positions` in the list of rules."""
 
     base: PatternBase
     patterns: list[PathPattern]
@@ -99,7 +101,7 @@ class PatternGroup:
     _folding_index: PathIndex | None = None
 
     def get_folding_index(self) -> PathIndex:
-        """For file systems that take `A` for `a`."""
+        """Return an index for file systems that ignore case."""
         if self._folding_index is None:
             texts = [pattern.wide if self.wide else pattern.narrow for pattern in self.patterns]
             self._folding_index = PathIndex(texts, wide=self.wide, ignore_case=True)
@@ -118,7 +120,7 @@ class PatternGroup:
         return [_resolve_parent(anchor, self.base.parent_levels) for anchor in found]
 
     def find_starts(self, anchors: PathAnchors) -> Iterator[PatternStart]:
-        """Where deny and ask begin: each anchor under all its names, and the links in it."""
+        """Yield where deny and ask patterns start: all names of each anchor, and links below it."""
         for anchor in dict.fromkeys(self.find_anchors(anchors) or [Path("/")]):
             ends = anchors.resolve(anchor)
             for end in ends:
@@ -127,9 +129,10 @@ class PatternGroup:
 
 
 class PathRules:
-    """The patterns of some rules, known by their position.
+    """The patterns of some rules, identified by their position.
 
-    `wide` is how deny and ask read them: one name of a file is enough. An allow needs them all.
+    `wide` is for deny and ask: a pattern that covers one name of a file covers the file. An allow
+    pattern must cover all names.
     """
 
     def __init__(self, patterns: Mapping[int, PathPattern], *, wide: bool) -> None:
@@ -139,7 +142,7 @@ class PathRules:
         return bool(self.groups)
 
     def find_covering_any(self, files: Sequence[Sequence[Path]], anchors: PathAnchors) -> set[int]:
-        """The patterns that speak of some name of a file, in any case that is the same file."""
+        """Return the patterns that cover some name of a file; case is ignored if its system does."""
         if not files:
             return set()
         names = dict.fromkeys(name for file in files for name in file)
@@ -150,15 +153,15 @@ class PathRules:
         }
 
     def find_covering_all(self, names: Sequence[Path], anchors: PathAnchors) -> set[int]:
-        """The patterns that each cover all names of the file."""
+        """Return the patterns that cover all names of the file."""
         found: set[int] | None = None
         for name in names:
-            here = {
+            covering = {
                 position
                 for group in self.groups
                 for position in _match_narrow(group, name, anchors)
             }
-            found = here if found is None else found & here
+            found = covering if found is None else found & covering
             if not found:
                 return set()
         return found or set()
@@ -170,17 +173,17 @@ def _match_wide(
     for name in names:
         fold = anchors.is_case_insensitive(name)
         index = group.get_folding_index() if fold else group.index
-        for spelled in iter_relative_paths(str(name), starts, fold=fold):
-            yield from (group.positions[at] for at in index.find(spelled))
+        for relative_path in iter_relative_paths(str(name), starts, fold=fold):
+            yield from (group.positions[at] for at in index.find(relative_path))
 
 
 def iter_relative_paths(name: str, starts: Iterable[PatternStart], *, fold: bool) -> Iterator[str]:
-    """The path as patterns may spell it, from each place where they start."""
+    """Yield the path relative to each start below which it lies, as patterns contain it."""
     path = fold_case(name) if fold else name
     for start in starts:
-        beyond = to_relative(path, fold_case(start.directory) if fold else start.directory)
-        if beyond is not None:
-            yield f"{start.pattern_prefix}/{beyond}".strip("/")
+        remainder = to_relative(path, fold_case(start.directory) if fold else start.directory)
+        if remainder is not None:
+            yield f"{start.pattern_prefix}/{remainder}".strip("/")
 
 
 def _match_narrow(group: PatternGroup, name: Path, anchors: PathAnchors) -> Iterator[int]:
@@ -189,20 +192,20 @@ def _match_narrow(group: PatternGroup, name: Path, anchors: PathAnchors) -> Iter
         for end in anchors.resolve(anchor):
             found = to_relative(path, str(end))
             if found is not None:
-                yield from (group.positions[at] for at in group.index.find(found))
+                yield from (group.positions[index] for index in group.index.find(found))
     if group.base.anchor is Anchor.ROOT:
         yield from _match_top_level_links(group, path, anchors)
 
 
 def _match_top_level_links(group: PatternGroup, path: str, anchors: PathAnchors) -> Iterator[int]:
-    """An allow that spells a link at the top of the file system (`/tmp` on macOS) follows it."""
+    """Match allow patterns that begin with a link below the root, as `/tmp` is on macOS."""
     for link, target in anchors.list_root_links().items():
-        beyond = to_relative(path, str(target))
-        if beyond is None:
+        remainder = to_relative(path, str(target))
+        if remainder is None:
             continue
-        for at in group.index.find(f"{link}/{beyond}" if beyond else link):
-            if group.patterns[at].prefix.partition("/")[0] == link:
-                yield group.positions[at]
+        for index in group.index.find(f"{link}/{remainder}" if remainder else link):
+            if group.patterns[index].prefix.partition("/")[0] == link:
+                yield group.positions[index]
 
 
 def _resolve_parent(anchor: Path, levels: int) -> Path:
@@ -216,8 +219,8 @@ def _group_patterns(patterns: Mapping[int, PathPattern], wide: bool) -> Iterator
     for position, pattern in patterns.items():
         members.setdefault(pattern.base, []).append(position)
     for base, positions in members.items():
-        chosen = [patterns[position] for position in positions]
-        texts = [pattern.wide if wide else pattern.narrow for pattern in chosen]
-        prefixes = (pattern.prefix for pattern in chosen) if wide else ()
+        group = [patterns[position] for position in positions]
+        texts = [pattern.wide if wide else pattern.narrow for pattern in group]
+        prefixes = (pattern.prefix for pattern in group) if wide else ()
         index = PathIndex(texts, wide=wide)
-        yield PatternGroup(base, chosen, positions, wide, index, SymlinkIndex(prefixes))
+        yield PatternGroup(base, group, positions, wide, index, SymlinkIndex(prefixes))

@@ -132,29 +132,29 @@ class AllowRules:
     def _find_rules_per_command(
         self, script: PlainScript, can_read: Callable[[int], bool]
     ) -> tuple[PermissionRule, ...]:
-        """What is substituted into another command is covered by rules alone."""
-        alone = script.form is Form.SUBSTITUTING
+        """Find a rule for each command; commands of a substitution always need one."""
+        needs_rules = script.form is Form.SUBSTITUTING
         used: list[int] = []
         for position, command in enumerate(script.commands):
             if not command.words and has_harmless_assignments(command):
                 continue
-            rule = next(self._iter_matching_positions(command), None)
-            if rule is not None:
-                used.append(rule)
-            elif alone or not can_read(position):
+            rule_position = next(self._iter_matching_positions(command), None)
+            if rule_position is not None:
+                used.append(rule_position)
+            elif needs_rules or not can_read(position):
                 return ()
         return self._select_rules(used)
 
     def _iter_matching_positions(self, command: SimpleCommand) -> Iterator[int]:
         for line in _list_command_lines(command):
-            for at in self._commands.find_candidates(line.text):
-                if line.matches(self._command_patterns[at]):
-                    yield at
+            for position in self._commands.find_candidates(line.text):
+                if line.matches(self._command_patterns[position]):
+                    yield position
 
 
 @dataclass(frozen=True, slots=True)
 class _CommandLine:
-    """One way to spell a command, and how much of it a rule must spell in full."""
+    """One form of a command, and how many of its words a rule must contain literally."""
 
     text: str
     assignment_count: int
@@ -169,18 +169,22 @@ class _CommandLine:
 
 
 def _list_command_lines(command: SimpleCommand) -> list[_CommandLine]:
-    """Without its assignments where they are safe; with them for a rule that spells them."""
+    """Return the forms of a command: without harmless assignments, and with all of them."""
     words = command.words
     if not words:
         return []
     lines: list[_CommandLine] = []
     if has_harmless_assignments(command):
-        ways = dict.fromkeys((words, unwrap_command(words) or words))
-        lines.extend(_CommandLine(_join_shapes(way), 0, _count_required_words(way)) for way in ways)
+        forms = dict.fromkeys((words, unwrap_command(words) or words))
+        lines.extend(
+            _CommandLine(_join_shapes(form), 0, _count_required_words(form)) for form in forms
+        )
     if command.assignments:
         count = len(command.assignments)
-        assigned = [f"{one.name}={one.value.shape}" for one in command.assignments]
-        text = SEPARATOR.join([*assigned, _join_shapes(words)])
+        assignments = [
+            f"{assignment.name}={assignment.value.shape}" for assignment in command.assignments
+        ]
+        text = SEPARATOR.join([*assignments, _join_shapes(words)])
         lines.append(_CommandLine(text, count, count + _count_required_words(words)))
     return lines
 
@@ -190,7 +194,7 @@ def _join_shapes(words: Sequence[Word]) -> str:
 
 
 def _count_required_words(words: Sequence[Word]) -> int:
-    """How many words a rule must name in full: a `*` never stands for what is run."""
+    """Return how many words a rule must contain literally: a `*` never matches the program."""
     name = get_program_name(words)
     if not words[0].fixed:
         return _UNREACHABLE_WORD_COUNT
@@ -206,22 +210,22 @@ def _count_required_words(words: Sequence[Word]) -> int:
         return 1
     if not is_wrapper(words):
         return 0
-    found = find_wrapped_command(words)
-    if found is None:
+    wrapped = find_wrapped_command(words)
+    if wrapped is None:
         return 1
-    start = found.starts[0] if found.certain else len(words)
-    return (
-        start + max(1, _count_required_words(words[start:])) if start < len(words) else len(words)
-    )
+    start = wrapped.starts[0] if wrapped.certain else len(words)
+    if start >= len(words):
+        return len(words)
+    return start + max(1, _count_required_words(words[start:]))
 
 
 def has_harmless_assignments(command: SimpleCommand) -> bool:
-    """Whether its assignments change nothing but language, colour and the like."""
+    """Return whether the assignments only change language, colour and similar output."""
     return all(map(is_harmless_assignment, command.assignments))
 
 
 def _has_only_file_redirects(script: PlainScript) -> bool:
-    """Whether no redirect opens a network connection: bash does for `/dev/tcp/…`."""
+    """Return whether no redirect opens a network connection, as bash does for `/dev/tcp/…`."""
     targets = [redirect.target for command in script.commands for redirect in command.redirects]
     return all(
         EXPANSION not in target.shape and not target.value.startswith(("/dev/tcp", "/dev/udp"))
@@ -230,7 +234,7 @@ def _has_only_file_redirects(script: PlainScript) -> bool:
 
 
 def _has_unknown_directory(script: PlainScript) -> bool:
-    """Whether a command follows a `cd` to a place that is not known."""
+    """Return whether a command follows a `cd` to an unknown directory."""
     for command in script.commands[:-1]:
         name = get_program_name(command.words)
         if name in ("pushd", "popd") or (name == "cd" and not is_simple_cd(command.words)):

@@ -1,4 +1,4 @@
-"""Rules carry their own examples: `dispatch.ruleTests`, and whether they hold."""
+"""Runs the rule tests of `dispatch.ruleTests`: example calls with their expected effect."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mcp_dispatch.settings.settings import RuleTestText
 
 @dataclass(frozen=True, slots=True)
 class RuleTestFailure:
-    """An example that does not hold. `by` is the vote that decided otherwise."""
+    """A rule test that failed. `deciding_vote` led to another effect than the expected one."""
 
     test: RuleTestText
     reason: str
@@ -21,7 +21,7 @@ class RuleTestFailure:
 
     @property
     def problem(self) -> SettingsProblem:
-        """As `doctor` reports it."""
+        """The failure as `doctor` reports it."""
         key = "dispatch.ruleTests"
         return SettingsProblem(Severity.ERROR, self.test.file, key, self.reason, self.test.line)
 
@@ -29,7 +29,7 @@ class RuleTestFailure:
 def run_rule_tests(
     tests: Iterable[RuleTestText], policy: Policy, workspace: Workspace
 ) -> tuple[RuleTestFailure, ...]:
-    """The examples that the rules do not fulfil."""
+    """Return the tests that failed."""
     return tuple(_iter_failures(tests, policy, workspace))
 
 
@@ -53,6 +53,6 @@ def _iter_failures(
 
 
 def _format_call(call: CallSpec) -> str:
-    """The call in a few words."""
+    """Return a short description of the call."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
     return f"{call.tool}({format_value(values[0])[1:-1]})" if values else call.tool

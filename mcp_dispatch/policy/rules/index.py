@@ -1,4 +1,4 @@
-"""Many command patterns at once: a command is tried only on those that begin as it does."""
+"""Indexes of rules: a call is compared only with the rules that may match it."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.shell.ast import EXPANSION
 
 _KEY_WORDS = 3
-"""By how many of its first words a pattern is filed."""
+"""The number of leading words by which a pattern is indexed."""
 
 
 class CommandIndex:
-    """Patterns known by their position."""
+    """Command patterns, identified by their position in the list of rules."""
 
     def __init__(self, patterns: Mapping[int, CommandPattern]) -> None:
         self._patterns = patterns
@@ -31,30 +31,30 @@ class CommandIndex:
         self._by_last_word: dict[str, list[int]] = {}
         self._whole_text_patterns: list[int] = []
         self._by_exact_text: dict[str, list[int]] = {}
-        for at, pattern in patterns.items():
-            self._insert(at, pattern)
+        for position, pattern in patterns.items():
+            self._insert(position, pattern)
 
     def find_matches(self, command: ParsedCommand) -> dict[int, RuleMatch]:
-        """The patterns that a text holds at any depth, or that it may hold."""
+        """Return the patterns that match a command at any depth, or that may match."""
         if not command.complete:
             return dict.fromkeys(self._patterns, RuleMatch.YES)
         found: dict[int, RuleMatch] = dict.fromkeys(
             self._match_whole_text(command.text), RuleMatch.YES
         )
         for line in command.lines:
-            self._merge(found, self._match_line(line))
+            _merge(found, self._match_line(line))
         for run in command.token_runs:
-            self._merge(found, self._match_token_run(run))
+            _merge(found, self._match_token_run(run))
         return found
 
     def find_exact(self, text: str) -> Sequence[int]:
-        """The patterns that are exactly this text."""
+        """Return the patterns that are exactly this text."""
         return self._by_exact_text.get(text.strip(), ())
 
     def find_candidates(self, line: str) -> Iterator[int]:
-        """The patterns that may match a line: they begin with its words, as far as these are known."""
+        """Yield the patterns that begin with the known leading words of the line."""
         words = tuple(line.split(SEPARATOR, _KEY_WORDS)[:_KEY_WORDS])
-        known = next((at for at, word in enumerate(words) if EXPANSION in word), len(words))
+        known = next((index for index, word in enumerate(words) if EXPANSION in word), len(words))
         for length in range(known + 1):
             yield from self._by_leading_words.get(words[:length], ())
         yield from self._find_by_last_word(line)
@@ -62,7 +62,7 @@ class CommandIndex:
             yield from self._by_shorter_prefix.get(words[:known], ())
 
     def _find_by_last_word(self, line: str) -> Iterator[int]:
-        """The patterns that begin with a `*` and end with the last word of the line."""
+        """Yield the patterns that begin with a `*` and end with the last word of the line."""
         last = line.rpartition(SEPARATOR)[2]
         if EXPANSION not in last:
             yield from self._by_last_word.get(last, ())
@@ -71,37 +71,34 @@ class CommandIndex:
             yield from positions
 
     def _match_line(self, line: str) -> Iterator[tuple[int, RuleMatch]]:
-        for at in self.find_candidates(line):
-            yield at, self._patterns[at].match_line(line)
+        for position in self.find_candidates(line):
+            yield position, self._patterns[position].match_line(line)
 
     def _match_token_run(self, tokens: tuple[str, ...]) -> Iterator[tuple[int, RuleMatch]]:
         joined = SEPARATOR.join(tokens)
         words = tuple(joined.split(SEPARATOR))
         keys = {
-            words[at : at + length] for at in range(len(words)) for length in range(_KEY_WORDS + 1)
+            words[start : start + length]
+            for start in range(len(words))
+            for length in range(_KEY_WORDS + 1)
         }
-        filed = (at for key in keys for at in self._by_leading_words.get(key, ()))
-        for at in (*filed, *self._find_by_last_word(joined)):
-            if self._patterns[at].matches_anywhere(joined):
-                yield at, RuleMatch.YES
-        start = skip_to_program(tokens)
-        if start and any(EXPANSION in token for token in start):
-            yield from self._match_line(SEPARATOR.join(start))
+        candidates = (position for key in keys for position in self._by_leading_words.get(key, ()))
+        for position in (*candidates, *self._find_by_last_word(joined)):
+            if self._patterns[position].matches_anywhere(joined):
+                yield position, RuleMatch.YES
+        from_program = skip_to_program(tokens)
+        if from_program and any(EXPANSION in token for token in from_program):
+            yield from self._match_line(SEPARATOR.join(from_program))
 
     def _match_whole_text(self, text: str) -> Iterator[int]:
         yield from self.find_exact(text)
         if not self._whole_text_patterns:
             return
         line = collapse_blanks(text)
-        for at in self._whole_text_patterns:
-            pieces = self._patterns[at].text_pattern.pieces
+        for position in self._whole_text_patterns:
+            pieces = self._patterns[position].text_pattern.pieces
             if Wildcard(("", *pieces, "")).matches(line):
-                yield at
-
-    def _merge(self, found: dict[int, RuleMatch], matches: Iterable[tuple[int, RuleMatch]]) -> None:
-        for at, match in matches:
-            if match.value > found.get(at, RuleMatch.NO).value:
-                found[at] = match
+                yield position
 
     def _insert(self, position: int, pattern: CommandPattern) -> None:
         if pattern.exact_text is not None:
@@ -124,33 +121,40 @@ class CommandIndex:
             self._by_shorter_prefix.setdefault(key[:length], []).append(position)
 
 
+def _merge(found: dict[int, RuleMatch], matches: Iterable[tuple[int, RuleMatch]]) -> None:
+    """Add matches; of two matches of one pattern the more certain one stays."""
+    for position, match in matches:
+        if match.value > found.get(position, RuleMatch.NO).value:
+            found[position] = match
+
+
 _KEY_LABELS = 2
-"""By how many of its last labels a pattern is filed."""
+"""The number of last labels by which a pattern is indexed."""
 
 
 class DomainIndex:
-    """Patterns known by their position."""
+    """Domain patterns, identified by their position in the list of rules."""
 
     def __init__(self, patterns: Mapping[int, DomainPattern]) -> None:
         self._patterns = patterns
         self._by_last_labels: dict[tuple[str, ...], list[int]] = {}
-        for at, pattern in patterns.items():
-            self._by_last_labels.setdefault(_build_key(pattern), []).append(at)
+        for position, pattern in patterns.items():
+            self._by_last_labels.setdefault(_build_key(pattern), []).append(position)
 
     def find_covering(self, host: str | None) -> Iterator[int]:
-        """The patterns that mean the host. All may mean one that cannot be read."""
+        """Yield the patterns that cover the host; all of them if the host is unknown."""
         if host is None:
             yield from self._patterns
             return
         labels = host.split(".")
         for length in range(min(_KEY_LABELS, len(labels)) + 1):
-            for at in self._by_last_labels.get(tuple(labels[len(labels) - length :]), ()):
-                if self._patterns[at].covers(host):
-                    yield at
+            for position in self._by_last_labels.get(tuple(labels[len(labels) - length :]), ()):
+                if self._patterns[position].covers(host):
+                    yield position
 
 
 def _build_key(pattern: DomainPattern) -> tuple[str, ...]:
-    """Its last labels, up to the first that has a `*`."""
+    """Return the last labels of a pattern, up to the first that contains a `*`."""
     key: list[str] = []
     for label in reversed(pattern.labels[-_KEY_LABELS:]):
         if not label.literal:
@@ -160,7 +164,7 @@ def _build_key(pattern: DomainPattern) -> tuple[str, ...]:
 
 
 class TargetIndex:
-    """Targets known by their position."""
+    """Targets, identified by their position in the list of rules."""
 
     def __init__(self, targets: Mapping[int, Target]) -> None:
         self._targets = targets
@@ -171,7 +175,7 @@ class TargetIndex:
             self._insert(position, target)
 
     def find_covering(self, subject: Subject, *, strict: bool) -> Iterator[int]:
-        """The targets that mean the tool. An allow is read strictly: by its rule name alone."""
+        """Yield the targets that cover the tool. `strict`, for allow rules: by rule name only."""
         for position in self.find_candidates(subject):
             if self._targets[position].covers(subject, strict=strict):
                 yield position
@@ -188,7 +192,7 @@ class TargetIndex:
                 key = unicodedata.normalize("NFKC", name)
                 self._by_name.setdefault(key, []).append(position)
             case ServerTarget():
-                # Its name in full also means a tool that is listed under that name.
+                # The full name also covers a tool that is listed under it.
                 key = unicodedata.normalize("NFKC", target.full_name)
                 self._by_name.setdefault(key, []).append(position)
                 if not target.tools.literal:

@@ -1,4 +1,4 @@
-"""What to write instead of a rule that does not mean what its author may think."""
+"""Advice about rules that may not mean what their author expects."""
 
 import re
 from collections.abc import Collection
@@ -22,7 +22,7 @@ _NOT_AN_ESCAPE = re.compile(r"\\[A-Za-z0-9_.-]")
 
 
 def check_tool_name(name: str) -> str | None:
-    """A tool that nobody has, or a server that nobody can have."""
+    """Report a name that no built-in tool has, or that no server can have."""
     if name.startswith("mcp__"):
         good = re.sub(r"[^A-Za-z0-9_*-]", "_", name)
         hint = f"names of servers and tools have '_' in its place; write {good}"
@@ -38,7 +38,7 @@ def check_tool_name(name: str) -> str | None:
 
 
 def check_server_name(server: str, known: Collection[str]) -> str | None:
-    """A server that is not there, although one with nearly its name is."""
+    """Report an unknown server if the name of a known server is nearly the same."""
     if server in known:
         return None
     alike = {_normalize_server_name(name): name for name in known}
@@ -47,9 +47,9 @@ def check_server_name(server: str, known: Collection[str]) -> str | None:
 
 
 def check_server_tools(server: str, tools: Wildcard, known: Collection[str]) -> str | None:
-    """Tools that a server does not have, although it has some whose names differ by case only.
+    """Report a tool that a server lacks if it has one whose name differs only by case.
 
-    `known` are the names that its tools have for rules, without the server's.
+    `known` are the rule names of its tools, without the server's name.
     """
     if any(map(tools.matches, known)):
         return None
@@ -71,7 +71,7 @@ def suggest_primary_rule(name: str, value: str) -> str:
 
 
 def check_command_pattern(pattern: CommandPattern) -> str | None:
-    """For an allow."""
+    """Report an allow pattern that covers more or less than it seems to."""
     words = list(pattern.words[pattern.assignment_count :])
     if not words:
         return None

@@ -1,4 +1,4 @@
-"""What a rule of settings.json is: tools it is about, and which of their calls."""
+"""Rules of settings.json: the tools that a rule targets, and which of their calls."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.settings import RuleText
 
 _ANY_TOOL = "\0"
-"""A name that no pattern spells, so that only a `*` fits it."""
+"""A name that no pattern contains, so that only a `*` matches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class ToolTarget:
     def covers(self, subject: Subject, *, strict: bool) -> bool:
         if self.name == subject.rule_name:
             return True
-        plain = unicodedata.normalize("NFKC", self.name)
+        normalized = unicodedata.normalize("NFKC", self.name)
         names = (subject.rule_name, subject.exposed_name)
-        return not strict and plain in (unicodedata.normalize("NFKC", name) for name in names)
+        return not strict and normalized in (unicodedata.normalize("NFKC", name) for name in names)
 
     def covers_server(self, server: str) -> bool:
         return False
@@ -32,7 +32,7 @@ class ToolTarget:
 
 @dataclass(frozen=True, slots=True)
 class WildcardTarget:
-    """`*` in the name of the tool. Only for deny and ask."""
+    """A tool name with `*`, which only deny and ask rules may have."""
 
     names: Wildcard
 
@@ -41,13 +41,13 @@ class WildcardTarget:
         return any(self.names.matches(name) for name in names)
 
     def covers_server(self, server: str) -> bool:
-        """Whether every name that a tool of the server can have is meant."""
+        """Return whether the pattern matches every tool of the server."""
         return self.names.matches(f"mcp__{server}__{_ANY_TOOL}")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTarget:
-    """The tools of one server, known by its registered name, never by how a name begins."""
+    """The tools of one server, which is identified by its registered name."""
 
     server: str
     tools: Wildcard
@@ -71,16 +71,16 @@ Target: TypeAlias = ToolTarget | WildcardTarget | ServerTarget
 
 @dataclass(frozen=True, slots=True)
 class ParameterPattern:
-    """`Tool(param:value)`: one top-level field of the arguments as the client sent them."""
+    """`Tool(field:value)`: one top-level field of the arguments that the client sent."""
 
     name: str
     value: Wildcard
 
     def matches(self, subject: Subject) -> bool:
-        given = subject.literal_arguments.get(self.name)
-        if given is None or isinstance(given, dict | list):
+        argument = subject.literal_arguments.get(self.name)
+        if argument is None or isinstance(argument, dict | list):
             return False
-        text = str(given).lower() if isinstance(given, bool) else str(given)
+        text = str(argument).lower() if isinstance(argument, bool) else str(argument)
         return self.value.matches(text)
 
 
@@ -96,9 +96,9 @@ Specifier: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """A rule that can be applied. Without a specifier it is about every call of its target.
+    """A rule that can be applied. Without a specifier it matches every call of its target.
 
-    `advice` says what its author may not expect of it.
+    `advice` explains an effect that its author may not expect.
     """
 
     text: RuleText
@@ -113,7 +113,7 @@ class PermissionRule:
 
 @dataclass(frozen=True, slots=True)
 class MalformedRule:
-    """A rule that cannot be read. As deny or ask it stands for every call of its target."""
+    """A rule that cannot be parsed. As deny or ask it matches every call of its target."""
 
     text: RuleText
     target: Target | None

@@ -1,4 +1,4 @@
-"""One rule of settings.json: `Tool`, `Tool(specifier)`, `mcp__server`, `mcp__server__tool`."""
+"""Parses rules: `Tool`, `Tool(specifier)`, `mcp__server`, `mcp__server__tool`."""
 
 import re
 from dataclasses import replace
@@ -39,15 +39,17 @@ _NAME_AT_START = re.compile(r"\s*([A-Za-z0-9_*.-]+)")
 _PARAMETER = re.compile(r"\s*(-?[A-Za-z_][A-Za-z0-9_-]*)\s*:\s*(.*?)\s*", re.DOTALL)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _TOOLS_WITH_OWN_SYNTAX = frozenset({"Bash", "Read", "Edit", "WebFetch", *PATH_RULE_TOOLS})
-"""Tools whose specifier is a command, a path or a host unless it names one of their fields."""
+"""Tools whose specifier is a command, a path or a host, unless it names one of their fields."""
 
 
 def parse_rule(text: RuleText) -> PermissionRule | MalformedRule:
-    written = text.text.strip()
-    shape = _RULE_SHAPE.fullmatch(written)
-    if len(written) > _MAX_RULE_CHARS or _UNPRINTABLE.search(written) or shape is None:
-        return MalformedRule(text, _parse_leading_target(written), _describe_shape_error(written))
-    name, specifier = shape.groups()
+    rule_text = text.text.strip()
+    match = _RULE_SHAPE.fullmatch(rule_text)
+    if len(rule_text) > _MAX_RULE_CHARS or _UNPRINTABLE.search(rule_text) or match is None:
+        return MalformedRule(
+            text, _parse_leading_target(rule_text), _describe_shape_error(rule_text)
+        )
+    name, specifier = match.groups()
     target = _parse_target(name)
     if isinstance(target, WildcardTarget) and text.effect is Effect.ALLOW:
         reason = "an allow rule must name the tool or the server in full, as in mcp__server__get_*"
@@ -59,11 +61,11 @@ def parse_rule(text: RuleText) -> PermissionRule | MalformedRule:
             text, target, f"the parentheses are empty; write {name} for every call"
         )
     rule = _parse_specifier(text, name, target, specifier)
-    unknown = check_tool_name(name)
-    if unknown is None:
+    name_advice = check_tool_name(name)
+    if name_advice is None:
         return rule
     is_rule = isinstance(rule, PermissionRule)
-    return replace(rule, advice=unknown) if is_rule else replace(rule, reason=unknown)
+    return replace(rule, advice=name_advice) if is_rule else replace(rule, reason=name_advice)
 
 
 def _describe_shape_error(rule: str) -> str:
@@ -77,8 +79,8 @@ def _describe_shape_error(rule: str) -> str:
 
 
 def _parse_leading_target(rule: str) -> Target | None:
-    found = _NAME_AT_START.match(rule)
-    return None if found is None else _parse_target(found.group(1))
+    match = _NAME_AT_START.match(rule)
+    return None if match is None else _parse_target(match.group(1))
 
 
 def _parse_target(name: str) -> Target:
@@ -127,17 +129,17 @@ def _parse_specifier(
 
 
 def _split_field(name: str, specifier: str) -> tuple[str | None, str]:
-    """The field that `field:value` names, where that is what the specifier means."""
-    found = _PARAMETER.fullmatch(specifier)
-    if found is None:
+    """Return field and value of `field:value`, or None and "" for another specifier."""
+    match = _PARAMETER.fullmatch(specifier)
+    if match is None:
         return None, ""
-    field, value = found.groups()
+    field, value = match.groups()
     if name in _TOOLS_WITH_OWN_SYNTAX and field not in {
         *PARAMETER_FIELDS.get(name, ()),
         PRIMARY_FIELDS.get(name),
     }:
         return None, ""
-    # `Bash(timeout:*)` and `Bash(command:*)` are about the programs of these names.
+    # `Bash(timeout:*)` and `Bash(command:*)` match the programs of these names.
     return (None, "") if name == "Bash" and value == "*" else (field, value)
 
 
@@ -181,18 +183,18 @@ def _build_command_rule(
 def _build_path_rule(
     text: RuleText, target: Target, specifier: str
 ) -> PermissionRule | MalformedRule:
-    written = specifier.strip()
-    if text.effect is not Effect.ALLOW and written.startswith("!"):
-        # Leaving an exception out only makes the other rules stricter.
+    path = specifier.strip()
+    if text.effect is not Effect.ALLOW and path.startswith("!"):
+        # Ignoring an exception only makes the other rules stricter.
         advice = "exceptions with '!' have no effect: a deny always wins"
         return PermissionRule(text, target, UnmatchablePattern(), advice)
-    pattern = parse_path_pattern(written, text.anchor)
+    pattern = parse_path_pattern(path, text.anchor)
     if isinstance(pattern, str):
         return MalformedRule(text, target, pattern)
     if text.effect is Effect.ALLOW and pattern.base.parent_levels:
         advice = "a rule matches only under its directory; write //absolute/path instead"
         return PermissionRule(text, target, UnmatchablePattern(), advice)
-    return PermissionRule(text, target, pattern, check_path_pattern(written, pattern, text))
+    return PermissionRule(text, target, pattern, check_path_pattern(path, pattern, text))
 
 
 def _build_domain_rule(

@@ -1,4 +1,4 @@
-"""The rules that a lasting yes to one call sets down: narrow, few, and about this call only."""
+"""Suggests rules that would allow a call, and the narrow ones that a lasting approval stores."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _PATTERN_CHARACTERS = re.compile(r"([\\*?\[\]])")
 
 
 def format_allow_line(facts: CallFacts) -> str:
-    """As it would stand in `permissions`: `"allow": ["Bash(npm test:*)"]`."""
+    """Return a line for `permissions`: `"allow": ["Bash(npm test:*)"]`."""
     return f'"allow": {json.dumps(list(suggest_rules(facts)), ensure_ascii=False)}'
 
 
@@ -45,8 +45,8 @@ def _iter_suggested_rules(facts: CallFacts) -> Iterator[str]:
 
 
 def format_directory_rule(tool: str, directory: Path) -> str:
-    inside = _escape_path(directory)
-    return f"{tool}(//{inside}/**)" if inside else f"{tool}(//**)"
+    path = _escape_path(directory)
+    return f"{tool}(//{path}/**)" if path else f"{tool}(//**)"
 
 
 def format_file_rule(tool: str, file: Path) -> str:
@@ -54,25 +54,25 @@ def format_file_rule(tool: str, file: Path) -> str:
 
 
 def _escape_path(path: Path) -> str:
-    """Without the leading slash, and with nothing that a pattern would read as its own."""
+    """Return the path without its leading slash, and with pattern characters escaped."""
     return _PATTERN_CHARACTERS.sub(r"\\\1", str(path)).strip("/")
 
 
 def _iter_suggested_command_rules(facts: CallFacts) -> Iterator[str]:
-    read = facts.parsed_command
-    if read is None or not isinstance(read.script, PlainScript):
+    command_line = facts.parsed_command
+    if command_line is None or not isinstance(command_line.script, PlainScript):
         yield "Bash"
         return
-    if any(not command.words or command.assignments for command in read.script.commands):
-        yield f"Bash({read.text.strip()})"
+    if any(not command.words or command.assignments for command in command_line.script.commands):
+        yield f"Bash({command_line.text.strip()})"
     else:
-        yield from map(format_command_rule, read.script.commands)
+        yield from map(format_command_rule, command_line.script.commands)
     for names in facts.shell_writes if facts.shell_access and facts.shell_access.redirects else ():
         yield from (format_directory_rule("Edit", name.parent) for name in names)
 
 
 def format_command_rule(command: SimpleCommand) -> str:
-    """A prefix where that grants one kind of thing; all of it for whatever runs other programs."""
+    """Return a prefix rule, or an exact rule for a program that runs other programs."""
     words = command.words
     name = get_program_name(words)
     runs_others = is_wrapper(
@@ -84,40 +84,40 @@ def format_command_rule(command: SimpleCommand) -> str:
 
 
 def select_prefix_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The program and its subcommand; with `npm run` and its like, what is run as well."""
+    """Return the program and its subcommand; after `run` and similar words also the next."""
     length = 1
     while length < min(len(words), 3) and words[length].fixed:
-        runs = length == 1 or words[length - 1].raw in _RUN_SUBCOMMANDS
-        if not (runs and _SUBCOMMAND.fullmatch(words[length].raw)):
+        is_subcommand = length == 1 or words[length - 1].raw in _RUN_SUBCOMMANDS
+        if not (is_subcommand and _SUBCOMMAND.fullmatch(words[length].raw)):
             break
         length += 1
     return words[:length]
 
 
 MAX_LASTING_RULES = 5
-"""As in Claude Code: who reads a longer list reads it no more."""
+"""The limit of Claude Code: users do not read longer lists."""
 
 MAX_RULE_CHARS = 300
-"""Characters. What cannot be read at a glance is not confirmed for good."""
+"""A longer rule cannot be checked at a glance, so it is not stored."""
 
 _SEARCH_TOOLS = frozenset({"Glob", "Grep"})
 _BROAD_PROGRAMS = frozenset(
     {
         *("rm", "rmdir", "unlink", "shred", "dd", "truncate", "chmod", "chown", "chgrp", "kill"),
         *("pkill", "killall", "curl", "wget", "nc", "ncat", "telnet", "scp", "sftp", "rsync"),
-        # Whatever follows an option of these may be any of their commands.
+        # After an option of these, any of their subcommands may follow.
         *("git", "gh", "docker", "podman", "kubectl", "helm", "aws", "gcloud", "az", "terraform"),
         *("npm", "npx", "pnpm", "yarn", "pip", "pip3", "uv", "cargo", "go", "apt", "apt-get"),
         *("brew", "dnf", "yum", "pacman", "systemctl", "gem", "bundle", "composer", "gradle"),
     }
 )
-"""Programs whose bare name grants more than one yes can mean."""
+"""Programs whose name alone would allow much more than the approved call."""
 
 
 def suggest_lasting_rules(
     facts: CallFacts, home: Path, working_directories: Sequence[Path]
 ) -> tuple[str, ...]:
-    """Candidates, to be judged before they are offered; none where only a wide rule would do."""
+    """Return candidate rules for the caller to check, or none if one of them is too long."""
     rules = tuple(dict.fromkeys(_iter_lasting_rules(facts, home, working_directories)))
     return () if any(len(rule) > MAX_RULE_CHARS for rule in rules) else rules
 
@@ -132,9 +132,11 @@ def _iter_lasting_rules(
         tool = "Edit" if facts.writes else "Read"
         for names in facts.writes or facts.reads:
             for name in names:
-                place = name if subject.rule_name in _SEARCH_TOOLS else name.parent
-                wide = _is_wide(place, home, working_directories)
-                yield format_file_rule(tool, name) if wide else format_directory_rule(tool, place)
+                target = name if subject.rule_name in _SEARCH_TOOLS else name.parent
+                is_wide = _is_wide(target, home, working_directories)
+                yield (
+                    format_file_rule(tool, name) if is_wide else format_directory_rule(tool, target)
+                )
     elif subject.url is None:
         yield subject.rule_name
     elif (host := parse_host(subject.url)) is not None:
@@ -142,21 +144,22 @@ def _iter_lasting_rules(
 
 
 def _is_wide(directory: Path, home: Path, working_directories: Sequence[Path]) -> bool:
-    """Whether it holds more than somebody who looks at one file has in mind."""
+    """Return whether the directory contains the home or a working directory."""
     return home.is_relative_to(directory) or any(
-        each != directory and each.is_relative_to(directory) for each in working_directories
+        working != directory and working.is_relative_to(directory)
+        for working in working_directories
     )
 
 
 def _iter_lasting_command_rules(facts: CallFacts) -> Iterator[str]:
-    read = facts.parsed_command
-    if read is None or not isinstance(read.script, PlainScript):
+    command_line = facts.parsed_command
+    if command_line is None or not isinstance(command_line.script, PlainScript):
         return
-    if any(not command.words or command.assignments for command in read.script.commands):
-        exact = [read.text.strip()]
-        yield from (f"Bash({text})" for text in exact if "*" not in text)
+    if any(not command.words or command.assignments for command in command_line.script.commands):
+        texts = [command_line.text.strip()]
+        yield from (f"Bash({text})" for text in texts if "*" not in text)
     else:
-        for command in read.script.commands:
+        for command in command_line.script.commands:
             yield from _iter_simple_command_rules(command)
     for names in facts.shell_writes if facts.shell_access and facts.shell_access.redirects else ():
         yield from (format_file_rule("Edit", name) for name in names)
@@ -171,6 +174,6 @@ def _iter_simple_command_rules(command: SimpleCommand) -> Iterator[str]:
         and rule == f"Bash({command.words[0].raw}:*)"
     ):
         rule = f"Bash({' '.join(word.raw for word in command.words)})"
-    # In a rule a `*` stands for anything: such a command cannot be spelt.
+    # A `*` of the command would be a wildcard in the rule, so no rule is offered.
     if "*" not in rule.removesuffix(":*)"):
         yield rule
