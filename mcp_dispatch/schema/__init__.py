@@ -1,1 +1,1 @@
-"""JSON Schema: untrusted schemas bounded, compiled once, their errors put into words."""
+"""JSON Schema: checks and compiles untrusted schemas, and describes validation errors."""

@@ -1,4 +1,4 @@
-"""Arguments looked over before a validator sees them: plain JSON, not too deep, not too large."""
+"""Checks arguments before validation: they must be plain JSON of limited depth and size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_dispatch.schema.error_messages import ROOT, format_path, format_value
 
 DEPTH_LIMIT = 200
 VALUE_LIMIT = 5_000_000
-# Where items must differ, integers beyond 64 bits are compared pair by pair.
+# With `uniqueItems` the validator compares integers beyond 64 bits pair by pair.
 WIDE_INTEGER_LIMIT = 500
 MAX_INTEGER_BITS = 14_000
 
@@ -22,14 +22,14 @@ _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 
 @dataclass(frozen=True, slots=True)
 class ArgumentSize:
-    """How many values arguments hold, and how many characters of text, names included."""
+    """The number of JSON values and of characters in strings, property names included."""
 
     values: int
     characters: int
 
 
 def measure_arguments(arguments: Json) -> ArgumentSize | str:
-    """The size of `arguments`, or the one-line problem that keeps them from being validated."""
+    """Return the size of `arguments`, or a one-line problem if they cannot be validated."""
     values = characters = wide = 0
     waiting: list[tuple[Json, int, _Trail]] = [(arguments, 0, None)]
     while waiting:

@@ -1,15 +1,15 @@
-"""How large a schema may be, counted before anything compiles it.
+"""Limits the size of a schema before anything compiles it.
 
-A validator can be made to work for hours by a schema of two kilobytes: references that double,
-`unevaluatedProperties` within `unevaluatedProperties`, patterns with nested counts. All of it is
-counted here on the schema as a graph, without expanding anything:
+A schema of two kilobytes can keep a validator busy for hours: with references that double, nested
+`unevaluatedProperties`, or patterns with nested counts. This module counts on the schema as a
+graph, without expanding it:
 
 * depth and number of JSON values, as written;
-* size with references expanded. A reference back to a schema that is still open is counted once:
-  the validator answers it from its memory of the (schema, value) pairs it has seen;
-* references that come back to the same value (`{"$ref": "#"}`): no validator can answer them, and
-  ours calls everything valid, so they are refused;
-* the length of all patterns, counted repetitions written out.
+* size with references expanded. A reference back to a schema that is still being applied counts
+  once: the validator memoizes the (schema, value) pairs that it has seen;
+* references that lead back to the same value (`{"$ref": "#"}`): they have no meaning, and our
+  validator accepts every value for them, so they are refused;
+* the length of all patterns, with counted repetitions written out.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ _UNICODE_CLASS_COST = 40
 
 
 def estimate_pattern_cost(pattern: str) -> int:
-    """The pattern's length with every counted repetition written out.
+    """Return the length of the pattern with every counted repetition written out.
 
-    A linear-time engine takes time proportional to this, times the length of the text. It is an
-    estimate from above: an unusual spelling may cost less, never much more.
+    A linear-time engine needs time proportional to this times the length of the text. The estimate
+    may be too high for an unusual pattern, but never much too low.
     """
     totals = [0]
     last = 0
@@ -51,7 +51,7 @@ def estimate_pattern_cost(pattern: str) -> int:
 
 
 def _parse_repetition(pattern: str, start: int) -> tuple[int, int] | None:
-    """`{3}`, `{3,}` or `{3,5}` at `start`: the largest count it writes, and where it ends."""
+    """Return the largest count in `{3}`, `{3,}` or `{3,5}` at `start`, and the position after it."""
     end = pattern.find("}", start, start + 24)
     parts = pattern[start + 1 : end].split(",") if end > 0 else []
     numbers = [int(part) for part in parts if part.isascii() and part.isdigit()]
@@ -61,7 +61,7 @@ def _parse_repetition(pattern: str, start: int) -> tuple[int, int] | None:
 
 
 def _measure_atom(pattern: str, start: int) -> tuple[int, int]:
-    """One character, escape or class: what it costs, and where it ends."""
+    """Return the cost of a character, escape or class, and the position after it."""
     if pattern[start] == "[":
         return _measure_character_class(pattern, start)
     if pattern[start] != "\\":
@@ -92,10 +92,10 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class BoundedSchema:
-    """A schema within the bounds, and what later counts of work on it need.
+    """A schema within the limits, with the data for later estimates of work.
 
-    `remembered` are the edges that lead back to an open schema; `ranks` order the nodes so that
-    in-place edges lead from lower to higher.
+    `memoized_edges` lead back to a schema that is still being applied. `ranks` order the nodes so
+    that edges to schemas for the same value lead from lower to higher ranks.
     """
 
     nodes: tuple[SchemaNode, ...]
@@ -106,15 +106,15 @@ class BoundedSchema:
 
 
 def bound_schema(schema: Json) -> BoundedSchema:
-    """Counts `schema`; raises `SchemaUnusable` naming the bound it breaks."""
+    """Check `schema` against the limits; raise `SchemaUnusable` with the limit that it breaks."""
     if not isinstance(schema, dict | bool):
         raise SchemaUnusable("is neither an object nor a boolean")
     nodes = build_graph(read_document(schema))
     costs = _estimate_pattern_costs(nodes)
     ranks = _rank_nodes(nodes)
-    order, remembered = _walk_depth_first(len(nodes), lambda index: nodes[index].edges)
-    expanded = _count_expanded(nodes, order, remembered)
-    return BoundedSchema(nodes, ranks, remembered, expanded, costs)
+    order, memoized_edges = _walk_depth_first(len(nodes), lambda index: nodes[index].edges)
+    expanded = _count_expanded(nodes, order, memoized_edges)
+    return BoundedSchema(nodes, ranks, memoized_edges, expanded, costs)
 
 
 def _estimate_pattern_costs(nodes: Sequence[SchemaNode]) -> dict[str, int]:
@@ -163,7 +163,7 @@ def _format_count(count: int) -> str:
 def _walk_depth_first(
     count: int, list_edges: Callable[[int], Sequence[int]]
 ) -> tuple[list[int], frozenset[Edge]]:
-    """Nodes in the order in which they are finished, and the edges that lead to an open one."""
+    """Return the nodes in postorder, and the edges that lead back to an unfinished node."""
     finished: list[int] = []
     back: set[Edge] = set()
     state = bytearray(count)

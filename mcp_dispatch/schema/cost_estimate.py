@@ -1,8 +1,9 @@
-"""How much work a schema can make of one call's arguments, counted before it is done.
+"""Estimates the work of validating the arguments of one call, before it is done.
 
-The count follows the validator: it knows for each value how often each subschema is applied to it,
-without any short cut the validator may find. It moves through the arguments like an automaton whose
-states are such tallies, made when first needed, so a list of a million items costs one look each.
+The estimate follows the validator: for each value it counts how often each subschema is applied,
+without the short cuts that the validator may take. It moves through the arguments like an automaton
+whose states are such tallies. States are built when they are first needed, so each item of a list
+of a million items costs one lookup.
 """
 
 from collections import deque
@@ -18,13 +19,13 @@ from mcp_dispatch.schema.cost_graph import ChildSchemas
 Tally = dict[int, int]
 
 
-# What an error costs beside a plain check, and how much text is copied as fast as one value.
+# The cost of an error relative to a check, and the length of text copied as fast as one value.
 _ERROR_COST = 15
 _CHARACTERS_PER_VALUE = 4096
 
 
 class ValidationMode(Enum):
-    """What the validator is asked: valid or not, or every error."""
+    """Whether the validator returns only a verdict or a list of all errors."""
 
     VERDICT = "verdict"
     ERRORS = "errors"
@@ -32,9 +33,9 @@ class ValidationMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkEstimate:
-    """How much there is to do, and how much text to match, in characters times pattern length.
+    """The estimated work; `matching_cost` is in characters times pattern length.
 
-    `levels` of the arguments were counted in full; `whole` tells whether these are all.
+    The first `levels` levels of the arguments are counted; `is_complete` if these are all.
     """
 
     cost: int
@@ -45,6 +46,8 @@ class WorkEstimate:
 
 @dataclass(slots=True)
 class _State:
+    """How often each subschema is applied to a value, and what that costs."""
+
     tally: Tally
     checks: int
     matching_cost: int
@@ -54,6 +57,8 @@ class _State:
 
 
 class _Automaton:
+    """Moves from the tally of a value to the tallies of the values inside it."""
+
     def __init__(
         self, bounded: BoundedSchema, pattern_costs: dict[str, int], memoized_edges: frozenset[Edge]
     ) -> None:
@@ -84,8 +89,8 @@ class _Automaton:
             frozenset(
                 name
                 for index in tally
-                for inside in (nodes[index].fields, nodes[index].elements)
-                for name in inside.named
+                for children in (nodes[index].fields, nodes[index].elements)
+                for name in children.named
             ),
             {},
         )
@@ -117,7 +122,7 @@ class _Automaton:
         return tally
 
     def _add(self, tally: Tally, once: set[int], edge: Edge, times: int) -> None:
-        """The validator remembers its answers along some edges: they count once for a value."""
+        """Add applications of a subschema; the validator memoizes some, which count once per value."""
         target = edge[1]
         if edge not in self._memoized_edges:
             tally[target] = tally.get(target, 0) + times
@@ -141,14 +146,14 @@ def count_work(
     mode: ValidationMode,
     limit: int,
 ) -> WorkEstimate:
-    """Counts level by level, and stops once the cost is over `limit`.
+    """Count level by level, and stop when the cost is over `limit`.
 
-    A verdict costs one for each application of a subschema, and what the validator remembers is
-    free. For a list of errors it remembers nothing, and each error takes a copy of the value it is
-    about: every value counts once for every check of what it is in. `costs` are of patterns.
+    A verdict costs one for each application of a subschema that is not memoized. A list of errors
+    is built without memoization, and each error copies the value that it is about: every value
+    counts once for every check of the values that contain it.
     """
-    remembered = bounded.memoized_edges if mode is ValidationMode.VERDICT else frozenset[Edge]()
-    automaton = _Automaton(bounded, pattern_costs, remembered)
+    memoized_edges = bounded.memoized_edges if mode is ValidationMode.VERDICT else frozenset[Edge]()
+    automaton = _Automaton(bounded, pattern_costs, memoized_edges)
     cost = matching = depth = 0
     waiting: deque[tuple[Json, int, int, _State]] = deque([(arguments, 0, 0, automaton.start())])
     while waiting and cost <= limit:
@@ -170,8 +175,8 @@ def count_work(
             for index, inner in enumerate(value):
                 following = automaton.follow(state, False, index)
                 waiting.append((inner, depth + 1, checks, following))
-    whole = cost <= limit
-    return WorkEstimate(cost, matching, depth + whole, whole)
+    is_complete = cost <= limit
+    return WorkEstimate(cost, matching, depth + is_complete, is_complete)
 
 
 def _compute_error_cost(value: Json, state: _State, checks: int) -> int:

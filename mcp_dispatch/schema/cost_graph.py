@@ -1,4 +1,4 @@
-"""A schema as a graph: which subschema applies to the same value, and which to a value inside it."""
+"""A schema as a graph: edges lead to subschemas for the same value or for values inside it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,7 +29,10 @@ _EVERY_ELEMENT_KEYWORDS = frozenset({"contains", "unevaluatedItems"})
 
 @dataclass(frozen=True, slots=True)
 class ChildSchemas:
-    """Subschemas for the values inside an object (by name) or an array (by index)."""
+    """Subschemas for the values inside an object (by name) or an array (by index).
+
+    `others` apply to values that have no entry in `named`, `always` to all values.
+    """
 
     named: dict[str | int, int] = field(default_factory=lambda: {})
     others: tuple[int, ...] = ()
@@ -38,9 +41,10 @@ class ChildSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SchemaNode:
-    """One subschema as the validator works through it; edges are indexes of nodes.
+    """One subschema; edges are indexes of nodes.
 
-    `edges` are all of them, in the order in which the validator compiles keywords.
+    `edges` are in the order in which the validator compiles keywords; `same_value` are those that
+    lead to a subschema for the same value.
     """
 
     weight: int
@@ -53,15 +57,15 @@ class SchemaNode:
 
 
 _TargetsByKeyword = dict[str, dict[str | int, int]]
-"""By keyword, and by name or position within it: the nodes a subschema leads to."""
+"""The indexes of nodes by keyword, and by name or position within the keyword."""
 
 
 class _GraphBuilder:
-    """Numbers subschemas as they are met; the root is met first.
+    """Numbers subschemas in the order of discovery, the root first.
 
-    A subschema can be met twice: once to be applied, and once because an `unevaluated…` keyword
-    goes through it again to mark what it has evaluated. That applies every branch anew, and
-    nested it multiplies.
+    A subschema can have two nodes: one for its application, and one because an `unevaluated…`
+    keyword visits it again to mark what it has evaluated. That applies every branch again, and
+    nesting multiplies it.
     """
 
     def __init__(self, document: SchemaDocument) -> None:
@@ -78,12 +82,12 @@ class _GraphBuilder:
 
 
 def build_graph(document: SchemaDocument) -> tuple[SchemaNode, ...]:
-    """Every subschema that can be reached from the root, which is node 0."""
+    """Return a node for every subschema that is reachable from the root, which is node 0."""
     builder = _GraphBuilder(document)
     root = document.root
     builder.index(root if isinstance(root, dict | bool) else True)
     nodes: list[SchemaNode] = []
-    # Nodes come in the order of their numbers: `waiting` grows while it is read.
+    # The loop extends `waiting`, so that the nodes are in the order of their numbers.
     for schema, marking in builder.waiting:
         if isinstance(schema, bool):
             nodes.append(SchemaNode(1))
@@ -144,7 +148,7 @@ def _build_marking_node(builder: _GraphBuilder, schema: JsonObject) -> SchemaNod
 def _list_subschemas(
     builder: _GraphBuilder, schema: JsonObject, keyword: str
 ) -> dict[str | int, JsonObject | bool]:
-    """The subschemas one keyword holds, by name or position; none for other keywords."""
+    """Return the subschemas of one keyword by name or position; empty for other keywords."""
     value = schema[keyword]
     found: Iterable[tuple[str | int, Json]] = ()
     if keyword in _REFERENCE_KEYWORDS:
@@ -181,7 +185,7 @@ def _build_elements(schema: JsonObject, found: _TargetsByKeyword) -> ChildSchema
     if not isinstance(schema.get("items"), list):
         return ChildSchemas(found.get("prefixItems", {}), rest, every)
     if "prefixItems" in schema:
-        # Which of the two lists counts depends on the draft; both do here.
+        # The draft decides which of the two lists applies; both count here.
         return ChildSchemas({}, (), (*every, *rest, *_collect_targets(found, ("prefixItems",))))
     return ChildSchemas(found["items"], _collect_targets(found, ("additionalItems",)), every)
 
@@ -194,7 +198,7 @@ def _collect_targets(found: _TargetsByKeyword, keywords: Iterable[str]) -> tuple
 
 
 def _compute_weight(schema: JsonObject) -> int:
-    """Options that are arrays or objects are compared one by one; scalars are looked up."""
+    """Count `enum` options that are compared one by one: arrays and objects. Scalars are hashed."""
     options = schema.get("enum")
     if not isinstance(options, list):
         return 1

@@ -1,4 +1,4 @@
-"""A tool's schema judged when it is learnt: may the tool be offered at all?"""
+"""Checks the schemas of a tool when its definition is received."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MAX_MIXED_ITEMS = 200
 
 
 def find_definition_problem(schema: Json) -> str | None:
-    """Why `schema` is not a schema of its draft, or None. It is bounded before it is read.
+    """Return why `schema` is not a valid schema of its draft, or None.
 
-    Costs milliseconds per schema, and the first call imports `jsonschema`: not for the way of a
-    call. Formats are not checked, as `regex` would mean Python's dialect.
+    This takes milliseconds per schema, and the first use imports `jsonschema`: do not use it while
+    a call waits. Formats are not checked, because `regex` would mean Python's dialect.
     """
     try:
         bound_schema(schema)
@@ -38,7 +38,7 @@ def find_definition_problem(schema: Json) -> str | None:
 
 
 def find_input_schema_problem(schema: Json) -> str | None:
-    """Why a tool with this `inputSchema` must be held back, or None."""
+    """Return why a tool with this `inputSchema` must not be offered, or None."""
     if not isinstance(schema, dict):
         return f"is not an object schema: {format_value(schema)}"
     if schema.get("type") != "object":
@@ -53,7 +53,7 @@ def find_input_schema_problem(schema: Json) -> str | None:
 
 
 def _find_list_problem(schema: Json) -> str | None:
-    """Long lists that must hold no item twice, where the package would compare pair by pair."""
+    """Find a long list of unique items that `jsonschema` would compare pair by pair."""
     keywords = (
         _DISTINCT_LISTS if detect_draft(schema) is Draft.DRAFT_4 else _DISTINCT_LISTS - {"enum"}
     )
@@ -77,7 +77,7 @@ def _find_list_problem(schema: Json) -> str | None:
 
 
 def _is_long_and_mixed(items: Json) -> bool:
-    """Whether the package cannot sort `items`, and comparing them all would take seconds."""
+    """Return whether `jsonschema` cannot sort `items` and would need seconds to compare them."""
     if not isinstance(items, list) or len(items) <= _MAX_MIXED_ITEMS:
         return False
     kinds = {type(item) for item in items}
@@ -85,7 +85,7 @@ def _is_long_and_mixed(items: Json) -> bool:
 
 
 def _find_metaschema_problem(schema: Json) -> str | None:
-    # The package is only partly typed.
+    # `jsonschema` is only partly typed.
     validators: Any = import_module("jsonschema.validators")
     known = getattr(validators, detect_draft(schema).value)
     metaschema = known(known.META_SCHEMA)
@@ -103,9 +103,9 @@ _DRAFT_BEFORE_6 = re.compile(r"https?://json-schema\.org/draft-0[0-5]/")
 
 
 def prepare_output_schema(schema: Json) -> JsonObject:
-    """The schema as it may be shown to clients. Raises `SchemaUnusable`.
+    """Return the schema that may be shown to clients. Raises `SchemaUnusable`.
 
-    A `$schema` that nobody knows is left out: it is read as 2020-12 anyway.
+    An unknown `$schema` is removed: validators read such a schema as 2020-12 anyway.
     """
     if not isinstance(schema, dict):
         raise SchemaUnusable(f"is not a schema in an object: {format_value(schema)}")
@@ -123,14 +123,14 @@ def prepare_output_schema(schema: Json) -> JsonObject:
 
 
 def remove_unknown_draft(schema: JsonObject) -> JsonObject:
-    """Without a `$schema` that nobody knows."""
+    """Remove a `$schema` that validators do not know."""
     if has_known_draft(schema):
         return schema
     return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def _check_client_pattern(pattern: str) -> None:
-    """JavaScript and Python each have an engine of their own, and clients are written in both."""
+    """Require a pattern that JavaScript and Python compile: clients are written in both."""
     try:
         check_pattern(pattern)
     except InvalidJavaScriptPattern as problem:

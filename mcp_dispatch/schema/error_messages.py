@@ -1,4 +1,4 @@
-"""What is wrong with arguments, in words a model can act on."""
+"""Describes validation errors in messages that a model can act on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from mcp_dispatch.model.json import Json
+from mcp_dispatch.model.text import escape_unprintable, shorten
 from mcp_dispatch.schema.excerpt import Excerpt
 
 if TYPE_CHECKING:
@@ -27,24 +28,17 @@ _MAX_INTEGER_BITS = 512
 
 
 def format_value(value: Json) -> str:
-    """`value` as JSON, cut to 80 characters, in time that does not depend on its size."""
+    """Return `value` as JSON of at most 80 characters, in time independent of its size."""
     return truncate_line(json.dumps(_truncate_value(value, _MAX_VALUE_LEVELS), ensure_ascii=False))
 
 
 def truncate_line(text: str) -> str:
-    """About 80 characters on one line; what cannot be printed, or turns the line around, is
-    shown as an escape."""
-    short = text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
-    line = " ".join(short.splitlines())
-    return "".join(each if each.isprintable() else _escape_character(each) for each in line)
-
-
-def _escape_character(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    """Return about 80 characters on one line, with unprintable and bidi characters escaped."""
+    return escape_unprintable(" ".join(shorten(text, MAX_VALUE_CHARS).splitlines()))
 
 
 def format_path(path: Sequence[str | int]) -> str:
-    """A path in the form a model writes it: `edits[0].old_string`."""
+    """Format a path as `edits[0].old_string`."""
     if not path:
         return ROOT
     text = "".join(_format_step(step) for step in path).removeprefix(".")
@@ -61,7 +55,7 @@ def _format_step(step: str | int) -> str:
 
 
 def _truncate_value(value: Json, levels: int) -> Json:
-    """The part of `value` that can reach the first 80 characters, and a little more."""
+    """Return a copy that is at least as long as the first 80 characters of the JSON."""
     if isinstance(value, str):
         return value[: MAX_VALUE_CHARS + 1]
     if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
@@ -91,14 +85,14 @@ _VALUE_ERRORS = ("Type", "Constant", "Enum")
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """What the errors were found in. The schema is only read for hints."""
+    """The arguments with the errors, and the schema, which is only read for hints."""
 
     arguments: Excerpt
     schema: Json
 
 
 def explain_errors(errors: Iterable[ValidationError], context: ErrorContext) -> list[str]:
-    """One line per error, without repetition; the last line says how many more there are."""
+    """Return one line per distinct error; the last line counts those that are left out."""
     lines: dict[str, None] = {}
     waiting = deque((error, "") for error in errors)
     while waiting:
@@ -130,14 +124,14 @@ def _read_kind(error: ValidationError) -> str:
 
 
 def _filter_branches(error: ValidationError, context: ErrorContext) -> list[list[ValidationError]]:
-    """The errors of each alternative, without those that come from a cut in the arguments."""
+    """Return the errors of each alternative, without those caused by truncated arguments."""
     found: list[list[ValidationError]] = error.kind.value
     cut = context.arguments.truncated_paths
     return [[one for one in branch if tuple(one.instance_path) not in cut] for branch in found]
 
 
 def _merge_branches(branches: list[list[ValidationError]], context: ErrorContext) -> str | None:
-    """One line where all alternatives want another value at the same place."""
+    """Return one line if all alternatives expect another value at the same path."""
     if not branches:
         return None
     wanting = [
@@ -173,7 +167,7 @@ def _list_expected(error: ValidationError) -> list[str]:
 def _find_nearest_branch(
     union: ValidationError, branches: list[list[ValidationError]]
 ) -> tuple[list[ValidationError], int]:
-    """The nearest alternative, and how many there are for this kind of value."""
+    """Return the nearest alternative, and the number of alternatives for this kind of value."""
     here = len(union.instance_path)
     ranked = sorted(branches, key=lambda branch: _measure_distance(here, branch))
     fitting = [branch for branch in branches if not _measure_distance(here, branch)[0]]
@@ -183,7 +177,7 @@ def _find_nearest_branch(
 def _measure_distance(
     union_depth: int, branch: Sequence[ValidationError]
 ) -> tuple[bool, int, int, int]:
-    """Smaller is nearer: the right kind of value, the right constants, fewer errors, deeper ones."""
+    """Return a sort key: the right kind of value, then constants, fewer errors, deeper errors."""
     places = [(len(one.instance_path) - union_depth, _read_kind(one)) for one in branch]
     other_kind = any(depth == 0 and kind in _VALUE_ERRORS for depth, kind in places)
     constants = sum(depth == 1 and kind in ("Constant", "Enum") for depth, kind in places)
@@ -197,7 +191,7 @@ def _format_error(error: ValidationError, context: ErrorContext) -> str:
         return f"{format_path([*path, error.kind.value])}: required, but missing"
     if kind in ("AdditionalProperties", "UnevaluatedProperties"):
         return f"{format_path(path)}: {_describe_unexpected(error, error.kind.value, context)}"
-    # An `additionalProperties: false` that stands alone is reported as a value no schema allows.
+    # The validator reports a lone `additionalProperties: false` as a false schema.
     if kind == "FalseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
         fields = _find_value(context, path)
         names = list(fields) if isinstance(fields, dict) else []
@@ -293,7 +287,7 @@ def _find_value(context: ErrorContext, path: Sequence[str | int]) -> Json:
 
 
 def _resolve_path(value: Json, path: Sequence[str | int]) -> Json:
-    """What stands at `path`; None where the path leads nowhere."""
+    """Return the value at `path`; None if there is none."""
     for step in path:
         if isinstance(value, dict):
             value = value.get(str(step))
@@ -305,7 +299,7 @@ def _resolve_path(value: Json, path: Sequence[str | int]) -> Json:
 
 
 def describe_unlocated_error() -> str:
-    """For arguments that are wrong somewhere beyond the part that could be searched."""
+    """Return the message for errors outside the part of the arguments that was searched."""
     return (
         f"{ROOT}: do not fit the schema, at a place so deep inside or so far down a list that "
         "looking for it would take too long; send a smaller part to see what is wrong"

@@ -1,10 +1,10 @@
-"""What the schema room raises."""
+"""Exceptions of this package."""
 
 from mcp_dispatch.model.errors import MCPDispatchError
 
 
 class SchemaUnusable(MCPDispatchError):
-    """A schema we will not validate with; the tool that carries it is held back for `reason`."""
+    """The schema cannot be used safely; its tool is not offered, for `reason`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

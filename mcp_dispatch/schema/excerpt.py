@@ -1,4 +1,4 @@
-"""A smaller copy of large arguments, for naming at least some of what is wrong with them."""
+"""Smaller copies of large arguments, in which some of the errors can be found."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ Steps = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """`cut` are the places of lists and objects that lost something."""
+    """`truncated_paths` are the paths of lists and objects that are not complete."""
 
     value: Json
     truncated_paths: frozenset[Steps] = frozenset()
 
 
 def take_excerpt(arguments: Json, levels: int) -> Excerpt:
-    """The first items of every list, and nothing below `levels` levels (at least one is kept)."""
+    """Copy the first items of every list and object, at most `levels` levels deep (at least one)."""
     cut: set[Steps] = set()
     result, children = _copy_container(arguments, (), levels - 1, cut)
     waiting: list[tuple[Json, list[tuple[str | int, Json]], Steps, int]] = []
@@ -37,7 +37,7 @@ def take_excerpt(arguments: Json, levels: int) -> Excerpt:
 def _copy_container(
     value: Json, steps: Steps, levels_below: int, truncated_paths: set[Steps]
 ) -> tuple[Json, list[tuple[str | int, Json]]]:
-    """An empty container to be filled with the children that stay; a scalar stays itself."""
+    """Return an empty container and the children to copy into it; a scalar is returned as is."""
     if not isinstance(value, dict | list):
         return value, []
     kept: list[tuple[str | int, Json]] = []

@@ -1,7 +1,7 @@
-"""Whether a pattern is one that JavaScript compiles, in the strict reading validators there use.
+"""Checks whether JavaScript compiles a pattern in strict mode (with the `u` flag).
 
-Clients written in JavaScript compile `pattern` with the `u` flag, and one that does not compile
-costs them the whole list of tools. Modifiers (`(?i:…)`) and the `v` flag are too new to count on.
+Clients written in JavaScript compile `pattern` with that flag; if one pattern does not compile, they
+lose the whole list of tools. Modifiers (`(?i:…)`) and the `v` flag are too new to rely on.
 """
 
 from string import hexdigits
@@ -59,11 +59,14 @@ _MAX_GROUP_DEPTH = 100
 
 
 class InvalidJavaScriptPattern(ValueError):
-    """What is wrong with the pattern, and where."""
+    """The message is the problem and its position in the pattern."""
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises `NotJavaScript`. A pattern that this accepts compiles; some that it refuses would too."""
+    """Raise `InvalidJavaScriptPattern` unless the pattern compiles.
+
+    Some patterns that JavaScript accepts are refused too.
+    """
     _PatternParser(pattern).parse()
 
 
@@ -125,7 +128,7 @@ class _PatternParser:
         self._parse_quantifier()
 
     def _parse_group(self, depth: int) -> bool:
-        """Whether it was an assertion, which cannot be repeated."""
+        """Return whether the group is an assertion, which cannot be repeated."""
         assertion = any(map(self._accept, ("?=", "?!", "?<=", "?<!")))
         if not assertion and not self._accept("?:"):
             self._group_count += 1
@@ -190,7 +193,7 @@ class _PatternParser:
                 self._fail("a range that goes down")
 
     def _parse_class_atom(self) -> int | None:
-        """Its code point; None for a whole class."""
+        """Return the code point of the atom; None for a class such as `\\d`."""
         if not self._peek():
             self._fail("a [ that is not closed")
         if self._accept("\\"):

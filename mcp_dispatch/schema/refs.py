@@ -1,4 +1,4 @@
-"""One schema document read through: how deep and large it is, and where its references lead."""
+"""Reads a schema document: checks its depth and size, resolves and rebases its references."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _SCALAR_TYPES = frozenset({bool, int, float, str, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class SchemaDocument:
-    """The root, and what a reference inside it can name.
+    """The root of a schema, and everything that a reference inside it can refer to.
 
-    Objects are known by `id()`: a parsed document holds each of them in one place only, and
-    `root` keeps them alive.
+    Objects are identified by `id()`: a parsed document contains each of them once, and `root`
+    keeps them alive.
     """
 
     root: Json
@@ -30,10 +30,10 @@ class SchemaDocument:
     enclosing_resources: dict[int, tuple[JsonObject, ...]]
 
     def resolve_reference(self, owner: JsonObject, reference: str, *, dynamic: bool) -> list[Json]:
-        """Every subschema `reference` may mean when it stands in `owner`.
+        """Return every subschema that `reference` inside `owner` may refer to.
 
-        Drafts differ in which `$id` counts where. All readings are kept, so that whichever the
-        validator takes has been counted.
+        Drafts differ in where `$id` applies. The result contains the targets of all drafts, so
+        that the one that the validator uses is counted.
         """
         address, _, fragment = reference.partition("#")
         name = unquote(fragment)
@@ -50,7 +50,7 @@ class SchemaDocument:
 
 
 def read_document(schema: Json) -> SchemaDocument:
-    """Walks the whole document once; raises `SchemaUnusable` when it is too deep or too large."""
+    """Walk the document once; raise `SchemaUnusable` if it is too deep or too large."""
     root = schema if isinstance(schema, dict) else {}
     resources: list[JsonObject] = [root]
     anchors: dict[str, list[JsonObject]] = {}
@@ -106,7 +106,7 @@ def _list_anchors(value: JsonObject) -> list[str]:
 
 
 def _may_identify(address: str, resource: JsonObject) -> bool:
-    """Resolving against a base can change all of an address but its last segment."""
+    """Compare last segments: resolving against a base can change everything before them."""
     wanted = _extract_last_segment(address)
     own = [
         _extract_last_segment(unquote(text.partition("#")[0]))
@@ -121,18 +121,18 @@ def _extract_last_segment(address: str) -> str:
 
 
 def _follow_pointer(base: Json, pointer: str) -> Json:
-    """What a JSON pointer leads to; None where it leads nowhere."""
-    here = base
+    """Return the value at a JSON pointer; None if there is none."""
+    value = base
     for raw in pointer.split("/")[1:]:
         step = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(here, dict):
-            here = here.get(step)
-        elif isinstance(here, list) and step.isascii() and step.isdigit():
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isascii() and step.isdigit():
             index = int(step[:9])
-            here = here[index] if index < len(here) else None
+            value = value[index] if index < len(value) else None
         else:
             return None
-    return here
+    return value
 
 
 def build_unresolved_error(reference: str) -> SchemaUnusable:
@@ -143,7 +143,7 @@ def build_unresolved_error(reference: str) -> SchemaUnusable:
 
 
 class Draft(Enum):
-    """The value is the class name that jsonschema and jsonschema-rs share for it."""
+    """The drafts we support; a value is the name of its class in jsonschema and jsonschema-rs."""
 
     DRAFT_4 = "Draft4Validator"
     DRAFT_6 = "Draft6Validator"
@@ -162,12 +162,12 @@ _DRAFT_BY_ADDRESS = {
 
 
 def detect_draft(schema: Json) -> Draft:
-    """The draft `$schema` names; 2020-12 where it is absent or names something else."""
+    """Return the draft that `$schema` names; 2020-12 if it is absent or unknown."""
     return _find_named_draft(schema) or Draft.DRAFT_2020_12
 
 
 def has_known_draft(schema: JsonObject) -> bool:
-    """Whether `$schema` is absent or one that validators know."""
+    """Return whether `$schema` is absent or known to validators."""
     return "$schema" not in schema or _find_named_draft(schema) is not None
 
 
@@ -196,18 +196,15 @@ _SCHEMA_MAP_KEYWORDS = frozenset(
 
 
 def rebase_references(schema: JsonObject, base: str) -> JsonObject:
-    """`schema` for the place `base` ("#/anyOf/0") of another document.
+    """Return `schema` with references that are valid at `base` ("#/anyOf/0") of another document.
 
-    Only where a subschema can stand: a `$ref` among `properties` is a property of that name, and
-    in `const`, `enum`, `default` and `examples` everything is data. Below an `$id` of its own,
-    pointers start there and stay as they are.
+    Only keywords that contain subschemas are searched: a `$ref` in `properties` is a property of
+    that name, and `const`, `enum`, `default` and `examples` are data. Pointers below an `$id` are
+    relative to it and do not change.
     """
     if _has_own_address(schema):
         return schema
-    moved: JsonObject = {}
-    for key, value in schema.items():
-        moved[key] = _rebase_value(key, value, base)
-    return moved
+    return {key: _rebase_value(key, value, base) for key, value in schema.items()}
 
 
 def _rebase_value(key: str, value: Json, base: str) -> Json:
@@ -225,6 +222,6 @@ def _rebase_subschema(value: Json, base: str) -> Json:
 
 
 def _has_own_address(schema: JsonObject) -> bool:
-    """A `$id` that is only a fragment names a place in the same document."""
+    """Return whether the schema has an `$id` that is more than a fragment."""
     own = schema.get("$id")
     return isinstance(own, str) and own.partition("#")[0] != ""

@@ -1,14 +1,14 @@
-"""Schemas compiled once per tool, and arguments held against them.
+"""Compiles schemas and validates arguments against them.
 
-The validator is foreign code that works on foreign schemas, so it is fenced in:
+The validator is third-party code that processes untrusted schemas, so it is restricted:
 
 * it fetches nothing: its retriever always raises;
-* its patterns run on an engine that is linear in the text. Only a schema whose patterns need more
-  (look-around, back-references) is given the backtracking engine, with a limit on its steps. What
-  the patterns may cost on the given text is counted beforehand for both;
-* formats are annotations in every draft: upstreams disagree on what `uri` or `email` means, and
-  checking them is theirs;
-* whatever it raises is a refusal.
+* patterns run on an engine that is linear in the text. Only a schema whose patterns need more
+  (look-around, back-references) uses the backtracking engine, with a limit on its steps. For both,
+  the cost of matching the given text is estimated first;
+* formats are annotations in every draft: upstreams disagree on the meaning of `uri` or `email`, so
+  each upstream checks them itself;
+* every exception that it raises is a refusal.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from mcp_dispatch.schema.refs import detect_draft
 if TYPE_CHECKING:
     import jsonschema_rs
 
-# Each of these is about a second of the slowest work we could construct.
+# Each limit is about one second of the slowest input that we could construct.
 CHECK_LIMIT = 10_000_000
 MATCHING_LIMIT = 20_000_000
 EXPLANATION_LIMIT = 1_000_000
 
 BACKTRACK_LIMIT = 10_000
-# A step of the backtracking engine may read the whole text, at a fraction of a unit per character.
+# A step of the backtracking engine may read the whole text, at a fraction of a unit per
+# character.
 _BACKTRACKING_COST = BACKTRACK_LIMIT // 16
 _MAX_PROGRAM_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledSchema:
-    """A `Validator`. Immutable; the schema must not be changed after compiling."""
+    """A `Validator`. The schema must not be changed after compiling."""
 
     schema: Json
     bounded: BoundedSchema
@@ -55,14 +56,14 @@ class CompiledSchema:
     validator: jsonschema_rs.Validator
 
     def find_problems(self, arguments: Json) -> list[str]:
-        """Every way in which `arguments` break the schema; never raises, empty means valid."""
+        """Return one message for each problem; empty if the arguments are valid. Never raises."""
         measured = measure_arguments(arguments)
         if isinstance(measured, str):
             return [measured]
         try:
             return self._validate(arguments, measured)
-        # Foreign code: UnicodeEncodeError, ValueError and the panics of its runtime, which are
-        # no `Exception`, have been seen. None of them may pass for "valid".
+        # The validator raises UnicodeEncodeError, ValueError, and for panics of its runtime
+        # something that is no `Exception`. None of these may count as valid.
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
@@ -86,7 +87,7 @@ class CompiledSchema:
         return lines
 
     def _find_excess(self, arguments: Json, size: ArgumentSize) -> str | None:
-        """Why validating would take too long, if it would."""
+        """Return a message if validating would take too long."""
         per_value = self.bounded.expanded_size * (1 + len(self.bounded.memoized_edges))
         per_character = per_value * sum(self.pattern_costs.values())
         quick = size.values * per_value <= CHECK_LIMIT
@@ -100,7 +101,7 @@ class CompiledSchema:
         return None
 
     def _select_explainable(self, arguments: Json) -> Excerpt:
-        """As much of `arguments` as can be searched for every error in bounded time."""
+        """Return the part of `arguments` that can be searched for all errors in bounded time."""
         if self._count_work(arguments, ValidationMode.ERRORS, EXPLANATION_LIMIT).is_complete:
             return Excerpt(arguments)
         narrow = take_excerpt(arguments, levels=DEPTH_LIMIT + 1)
@@ -112,7 +113,7 @@ class CompiledSchema:
 
 
 def compile_schema(schema: Json) -> CompiledSchema:
-    """Bounds and compiles `schema`; raises `SchemaUnusable` when it cannot be used safely."""
+    """Check and compile `schema`; raise `SchemaUnusable` if it cannot be used safely."""
     bounded = bound_schema(schema)
     import jsonschema_rs
 
@@ -158,7 +159,7 @@ def _build_validator(
             mask="…",
             pattern_options=options,
         )
-    # Foreign code on a foreign schema: whatever it raises, panics included, is a refusal.
+    # Every exception, panics included, means that the schema is refused.
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
             raise

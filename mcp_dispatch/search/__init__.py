@@ -1,1 +1,1 @@
-"""Finding the right tool among thousands from a few words, without a model."""
+"""Searches thousands of tools by a few words, without a model."""

@@ -1,4 +1,4 @@
-"""A tool as the search knows it, and a tool that was found."""
+"""The indexed fields of a tool, and search hits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MAX_PARAMETERS = 40
 
 @dataclass(frozen=True, slots=True)
 class IndexedTool:
-    """What is searched of one tool. `name` is the exposed name, with or without the server."""
+    """The searchable text of one tool. `name` is the exposed name, with or without the server."""
 
     name: str
     server: str
@@ -24,7 +24,7 @@ class IndexedTool:
     parameters: tuple[tuple[str, str], ...] = ()
     instructions: str = ""
     aliases: tuple[str, ...] = ()
-    """Other names that are this tool's, exactly; the first is the one to call it by."""
+    """Other exact names of the tool; the first is the name to call it by."""
 
     @property
     def call_name(self) -> str:
@@ -38,7 +38,7 @@ class IndexedTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolHit:
-    """A tool that was found, how well it fits (only comparable within one search), and why."""
+    """A tool that was found. Scores are comparable only within one search."""
 
     entry: IndexedTool
     score: float
@@ -46,7 +46,7 @@ class ToolHit:
 
 
 def build_entry(server: str, definition: JsonObject, instructions: str = "") -> IndexedTool:
-    """The entry of a `tools/list` definition, its texts cut: a longer one earns nothing."""
+    """Build the entry of a `tools/list` definition; longer texts are cut and gain nothing."""
     return IndexedTool(
         _as_text(definition.get("name"))[:_MAX_NAME_CHARS],
         server,
@@ -85,8 +85,9 @@ _MAX_PROSE_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class SearchField:
-    """`weight` of one word; `evenness` of 1 makes a word in a long text count for less, of 0
-    not at all; `aboutness` is its say in what the tool is about."""
+    """How a field counts. `weight` is the weight of one word. With a `length_penalty` of 1 a word
+    in a long text counts less, with 0 it counts the same. `domain_weight` is the influence of
+    the field on the domains of the tool."""
 
     label: str
     weight: float

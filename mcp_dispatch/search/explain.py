@@ -1,7 +1,8 @@
-"""Why a tool was found, in words a person can read."""
+"""Explains why a tool was found."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mcp_dispatch.search.document import IndexedTool, tokenize_fields
 from mcp_dispatch.search.query_terms import WeightedQuery
@@ -13,11 +14,11 @@ _MAX_REASONS = 8
 
 @dataclass(slots=True)
 class _Reason:
-    """A part of the question, the words that answer it, and where they stand."""
+    """Words of the query, the words of the tool that match them, and the fields they are in."""
 
     query_words: str
     tool_words: str
-    labels: dict[str, None] = field(default_factory=lambda: dict[str, None]())
+    labels: dict[str, None] = dataclasses.field(default_factory=lambda: dict[str, None]())
 
     def __str__(self) -> str:
         where = ", ".join(self.labels)
@@ -30,16 +31,20 @@ class _Reason:
 
 
 def explain_match(query: WeightedQuery, entry: IndexedTool, lexicon: Lexicon) -> tuple[str, ...]:
-    """`delete in name`, `folder as directory in name, description`: the best placed first. A tool
-    that shares no word or notion is there for what it is about."""
+    """Return reasons such as `delete in name` or `folder as directory in name, description`.
+
+    The most important field comes first. A tool that shares no word or concept with the query was
+    found by its domain.
+    """
     found: dict[tuple[str, ...], _Reason] = {}
     about: dict[str, None] = {}
-    for place, words in tokenize_fields(entry):
+    for field, words in tokenize_fields(entry):
         stems = list(map(stem, words))
-        for key, said, words_found in _find_matches(query, words, stems, lexicon):
-            reason = found.setdefault((said, *key), _Reason(said, words_found))
-            reason.labels[place.label] = None
-        domains = (lexicon.find_domain(heard.concept) for heard in lexicon.match_tool_text(stems))
+        for key, query_words, tool_words in _find_matches(query, words, stems, lexicon):
+            new = _Reason(query_words, tool_words)
+            reason = found.setdefault((query_words, *key), new)
+            reason.labels[field.label] = None
+        domains = (lexicon.find_domain(match.concept) for match in lexicon.match_tool_text(stems))
         about |= dict.fromkeys(d for d in domains if d in query.domains)
     if found:
         return tuple(map(str, found.values()))[:_MAX_REASONS]
@@ -49,12 +54,12 @@ def explain_match(query: WeightedQuery, entry: IndexedTool, lexicon: Lexicon) ->
 def _find_matches(
     query: WeightedQuery, words: Sequence[str], stems: Sequence[str], lexicon: Lexicon
 ) -> Iterator[tuple[Sequence[str], str, str]]:
-    """What of the text answers what of the question: stems, words asked, words found."""
+    """Yield the matching stems, the words of the query and the words of the text."""
     for stemmed in stems:
-        if asked := query.words.get(stemmed):
-            yield (stemmed,), asked.query_words, asked.query_words
-    for heard in lexicon.match_tool_text(stems):
-        span = stems[heard.start : heard.end]
-        asked = query.concepts.get(heard.concept)
-        if asked and not any(stemmed in query.words for stemmed in span):
-            yield span, asked.query_words, " ".join(words[heard.start : heard.end])
+        if term := query.words.get(stemmed):
+            yield (stemmed,), term.query_words, term.query_words
+    for match in lexicon.match_tool_text(stems):
+        span = stems[match.start : match.end]
+        term = query.concepts.get(match.concept)
+        if term and not any(stemmed in query.words for stemmed in span):
+            yield span, term.query_words, " ".join(words[match.start : match.end])

@@ -1,4 +1,4 @@
-"""The search over tools: exact names first, then the best fitting by words and notions."""
+"""The search over tools: exact names first, then the best matches by words and concepts."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ _COMPOUND_NAME = re.compile(r"[_.-]|[a-z][A-Z]")
 
 
 class ToolIndex:
-    """An immutable index: a change of the tools makes a new one."""
+    """An immutable index; when the tools change, a new one is built."""
 
     def __init__(
         self,
@@ -46,42 +46,43 @@ class ToolIndex:
         )
 
     def search(self, query: str, limit: int) -> list[ToolHit]:
-        """The best `limit` tools for `query` (`parse` tells its forms), best first."""
-        asked, limit = parse_query(query), max(limit, 0)
-        if asked.names:
-            return self._find_exact(asked.names)[:limit]
-        among = self._select_candidates(asked)
-        if asked.server and not asked.text:
-            return [self._build_server_hit(number) for number in among[:limit]]
-        first = self._find_named_in_text(asked.text, among) or self._find_whole_server(asked, among)
-        ranked = self._rank(asked.text, among, limit + len(first))
+        """Return the best `limit` tools for `query`, best first; see `parse_query` for its syntax."""
+        parsed, limit = parse_query(query), max(limit, 0)
+        if parsed.names:
+            return self._find_exact(parsed.names)[:limit]
+        candidates = self._select_candidates(parsed)
+        if parsed.server and not parsed.text:
+            return [self._build_server_hit(number) for number in candidates[:limit]]
+        first = self._find_named_in_text(parsed.text, candidates)
+        first = first or self._find_whole_server(parsed, candidates)
+        ranked = self._rank(parsed.text, candidates, limit + len(first))
         others = (hit for number, hit in ranked if number not in first)
         return list(islice(chain(first.values(), others), limit))
 
     def find_by_name(self, name: str) -> list[IndexedTool]:
-        """The tools that go by this name: exposed, of the rules, or bare, in any case."""
+        """Return the tools with this exposed, rule or bare name, ignoring case."""
         return [self.entries[number] for number in self._by_name.get(name.casefold(), ())]
 
     def _select_candidates(self, query: ToolSearchQuery) -> Sequence[int]:
-        among: Sequence[int] = range(len(self.entries))
+        candidates: Sequence[int] = range(len(self.entries))
         if query.server:
-            among = self._find_server_tools(query.server.casefold())
+            candidates = self._find_server_tools(query.server.casefold())
         for word in query.required:
-            among = [n for n in among if _matches_name(word.casefold(), self.entries[n])]
-        return among
+            candidates = [n for n in candidates if _matches_name(word.casefold(), self.entries[n])]
+        return candidates
 
     def _find_server_tools(self, server: str) -> list[int]:
         if exact := self._by_server.get(server):
             return exact
-        begun = (numbers for name, numbers in self._by_server.items() if name.startswith(server))
-        return sorted(number for numbers in begun for number in numbers)
+        groups = (numbers for name, numbers in self._by_server.items() if name.startswith(server))
+        return sorted(number for numbers in groups for number in numbers)
 
     def _find_exact(self, names: Sequence[str]) -> list[ToolHit]:
         numbers = (number for name in names for number in self._by_name.get(name.casefold(), ()))
         return [self._build_exact_hit(number) for number in dict.fromkeys(numbers)]
 
     def _find_named_in_text(self, text: str, candidates: Sequence[int]) -> dict[int, ToolHit]:
-        """Tools whose very name is in the text. A plain word counts only if it is all of it."""
+        """Return tools whose name is in the text. A plain word counts only if it is the whole text."""
         names = [text, *(token for token in _TOKEN.findall(text) if _COMPOUND_NAME.search(token))]
         found = (self._by_name.get(name.strip(".").casefold(), ()) for name in names)
         allowed = candidates if isinstance(candidates, range) else frozenset(candidates)
@@ -90,7 +91,7 @@ class ToolIndex:
     def _find_whole_server(
         self, query: ToolSearchQuery, candidates: Sequence[int]
     ) -> dict[int, ToolHit]:
-        """The tools of the server whose name is all that was asked for."""
+        """Return the tools of a server if its name is the whole text of the query."""
         numbers = self._by_server.get(query.text.casefold(), ())
         return {
             number: self._build_server_hit(number) for number in numbers if number in candidates
@@ -99,16 +100,18 @@ class ToolIndex:
     def _rank(
         self, text: str, candidates: Sequence[int], limit: int
     ) -> Iterator[tuple[int, ToolHit]]:
-        question = self._interpreter.analyze(text)
-        mentioned = self._find_mentioned(question.raw_words)
-        for number, score in self._ranking.rank(question, limit, candidates, mentioned):
+        query = self._interpreter.analyze(text)
+        mentioned = self._find_mentioned(query.raw_words)
+        for number, score in self._ranking.rank(query, limit, candidates, mentioned):
             entry = self.entries[number]
-            yield number, ToolHit(entry, score, explain_match(question, entry, self._lexicon))
+            yield number, ToolHit(entry, score, explain_match(query, entry, self._lexicon))
 
     def _find_mentioned(self, words: Sequence[str]) -> set[int]:
-        """The tools of servers that are named, also in several words: `desktop commander`."""
+        """Return the tools of servers that the words name, as in `desktop commander`."""
         spans = (
-            "".join(words[at : at + length]) for length in (1, 2, 3) for at in range(len(words))
+            "".join(words[start : start + length])
+            for length in (1, 2, 3)
+            for start in range(len(words))
         )
         return {number for span in spans for number in self._by_mention.get(span, ())}
 
@@ -131,7 +134,7 @@ def _group_by_key(
 
 
 def _normalize_server_name(server: str) -> str:
-    """How a sentence would name a server: `mcp-server-time` is `time`."""
+    """Return the name of a server as a sentence would contain it: `time` for `mcp-server-time`."""
     words = [word for word in split_name(server) if word not in ("mcp", "server")]
     return "".join(words) if len("".join(words)) >= _MIN_MENTION_CHARS else ""
 

@@ -1,4 +1,4 @@
-"""Which tools speak of what, and how strongly: the inverted index."""
+"""The inverted index: the tools of each word, concept and domain, with their weights."""
 
 import math
 from array import array
@@ -29,7 +29,7 @@ Term = TypeVar("Term", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """The tools of one term, by number, with what it adds to the score of each."""
+    """The numbers of the tools that contain a term, and what it adds to the score of each."""
 
     rarity: float
     tools: "array[int]"
@@ -38,8 +38,11 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class InvertedIndex:
-    """Three ways to find a tool, from exact to broad: its words, its notions, its domains; and
-    back from a tool to the words of its name and of its gist (name and description)."""
+    """Postings by word, concept and domain, from exact to broad.
+
+    `name_words` and `gist_words` lead back from a tool to the words of its name, and of its name
+    and description.
+    """
 
     words: dict[str, Posting]
     concepts: dict[int, Posting]
@@ -57,7 +60,7 @@ class _FieldText:
 
 
 class _TermStrengths(defaultdict[Term, tuple["array[int]", "array[float]"]]):
-    """How strongly each tool speaks of each term, before rarity is known."""
+    """The weight of each term in each tool, before the rarity of the terms is known."""
 
     def __init__(self) -> None:
         super().__init__(lambda: (array("I"), array("f")))
@@ -81,17 +84,17 @@ def build_inverted_index(
     reader = _FieldReader(lexicon)
     texts = [reader.read(entry) for entry in entries]
     lengths = _compute_mean_lengths(texts)
-    words, notions, domains = _TermStrengths[str](), _TermStrengths[int](), _TermStrengths[str]()
+    words, concepts, domains = _TermStrengths[str](), _TermStrengths[int](), _TermStrengths[str]()
     for tool, fields in enumerate(texts):
-        said, meant = _compute_strengths(fields, lengths)
-        words.add(tool, said)
-        notions.add(tool, meant)
+        word_strengths, concept_strengths = _compute_strengths(fields, lengths)
+        words.add(tool, word_strengths)
+        concepts.add(tool, concept_strengths)
     for tool, shares in enumerate(_compute_domains(entries, texts, lexicon, weights.server_share)):
         domains.add(tool, shares)
     size, saturation = len(entries), weights.saturation
     return InvertedIndex(
         words.build_postings(size, saturation),
-        notions.build_postings(size, saturation),
+        concepts.build_postings(size, saturation),
         domains.build_postings(size, saturation),
         reader.count_spellings(),
         tuple(_collect_stems(fields, NAME) for fields in texts),
@@ -100,7 +103,7 @@ def build_inverted_index(
 
 
 class _FieldReader:
-    """Reads the fields of tools; remembers stems for as long as the index is being built."""
+    """Reads the fields of tools; caches stems while the index is built."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
@@ -111,7 +114,7 @@ class _FieldReader:
         return [self._read_field(field, words) for field, words in tokenize_fields(entry) if words]
 
     def count_spellings(self) -> dict[str, float]:
-        """Words that a misspelt one may have meant, with how often they stand where it counts."""
+        """Return candidates for spelling correction with their weighted frequency."""
         likely: defaultdict[str, float] = defaultdict(float)
         for field, times in self._spellings.items():
             for word, count in times.items():
@@ -122,8 +125,8 @@ class _FieldReader:
     def _read_field(self, field: SearchField, words: list[str]) -> _FieldText:
         self._spellings[field].update(words)
         stop_words = self._lexicon.stop_words
-        notions = Counter(self._lexicon.iter_tool_concepts(list(map(self._stem, words))))
-        return _FieldText(field, [self._stem(w) for w in words if w not in stop_words], notions)
+        concepts = Counter(self._lexicon.iter_tool_concepts(list(map(self._stem, words))))
+        return _FieldText(field, [self._stem(w) for w in words if w not in stop_words], concepts)
 
 
 def _collect_stems(fields: Iterable[_FieldText], *selected: SearchField) -> tuple[str, ...]:
@@ -142,16 +145,16 @@ def _compute_strengths(
     fields: Iterable[_FieldText], mean_lengths: dict[SearchField, float]
 ) -> tuple[dict[str, float], dict[int, float]]:
     words: defaultdict[str, float] = defaultdict(float)
-    notions: defaultdict[int, float] = defaultdict(float)
+    concepts: defaultdict[int, float] = defaultdict(float)
     for text in fields:
         field = text.field
         length = len(text.stems) / mean_lengths[field]
         weight = field.weight / (1 - field.length_penalty + field.length_penalty * length)
         for word in text.stems:
             words[word] += weight
-        for notion, times in text.concepts.items():
-            notions[notion] += weight * math.sqrt(times)
-    return words, notions
+        for concept, times in text.concepts.items():
+            concepts[concept] += weight * math.sqrt(times)
+    return words, concepts
 
 
 def _compute_domains(
@@ -160,19 +163,21 @@ def _compute_domains(
     lexicon: Lexicon,
     server_share: float,
 ) -> Iterable[dict[str, float]]:
-    """What each tool is about, in shares, leaning on what its server is about: a tool named
-    `search` says little, its neighbours say what is searched."""
+    """Yield the shares of domains of each tool, mixed with those of its server.
+
+    A tool named `search` has no domain by itself; the other tools of its server indicate one.
+    """
     own = [_compute_domain_shares(fields, lexicon) for fields in texts]
     sizes = Counter(entry.server for entry in entries)
-    of_server: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    by_server: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for entry, shares in zip(entries, own, strict=True):
         for domain, share in shares.items():
-            of_server[entry.server][domain] += share / sizes[entry.server]
+            by_server[entry.server][domain] += share / sizes[entry.server]
     for entry, shares in zip(entries, own, strict=True):
-        around = of_server[entry.server]
+        server_shares = by_server[entry.server]
         mixed = {
             domain: (1 - server_share) * shares.get(domain, 0.0) + server_share * share
-            for domain, share in around.items()
+            for domain, share in server_shares.items()
         }
         yield {
             domain: _DOMAIN_WEIGHT * share
@@ -186,8 +191,8 @@ def _compute_domain_shares(fields: Iterable[_FieldText], lexicon: Lexicon) -> di
     for text in fields:
         if not text.field.domain_weight:
             continue
-        for notion, times in text.concepts.items():
-            if domain := lexicon.find_domain(notion):
+        for concept, times in text.concepts.items():
+            if domain := lexicon.find_domain(concept):
                 votes[domain] += text.field.domain_weight * min(times, 2)
     total = sum(votes.values())
     return {domain: vote / total for domain, vote in votes.items()}

@@ -1,4 +1,4 @@
-"""What was asked for: exact names, a server, words that must be in the name, words to rank by."""
+"""Parses a query into exact names, a server, required words and words to rank by."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LONG_TOKEN = re.compile(r"\S{41,}")
 _REQUIRED = re.compile(r"(?<!\S)\+(?=[^\W\d_])(\S+)")
 _SERVER = re.compile(r"\s*mcp__([^\s_]+(?:_[^\s_]+)*)(?:__)?(?!\S)", re.IGNORECASE)
 
-# Plain text is the work of file tools, whatever it holds; other formats have tools of their own.
+# File tools handle plain text of any kind; other formats have tools of their own.
 _WORDS_BY_SUFFIX = {
     "pdf": "pdf document",
     "xlsx": "excel sheet",
@@ -44,7 +44,7 @@ _WORDS_BY_SUFFIX = {
 
 @dataclass(frozen=True, slots=True)
 class ToolSearchQuery:
-    """A query, read. `names` are exact and exclude the rest; `text` is what ranks."""
+    """A parsed query. `names` are exact and exclude the other fields; `text` is used to rank."""
 
     text: str = ""
     names: tuple[str, ...] = ()
@@ -53,9 +53,9 @@ class ToolSearchQuery:
 
 
 def parse_query(query: str) -> ToolSearchQuery:
-    """Reads `select:A,B`, `mcp__server rest`, `+required rest` and plain words.
+    """Parse `select:A,B`, `mcp__server rest`, `+required rest` and plain words.
 
-    Of an over-long query the beginning and the end count: a paste stands between the two.
+    Only the beginning and the end of an over-long query count: between them is pasted text.
     """
     query = _truncate_query(query.strip())
     if query[:7].lower() == "select:":
@@ -70,8 +70,10 @@ def parse_query(query: str) -> ToolSearchQuery:
 
 
 def replace_pasted_text(text: str) -> str:
-    """The words that say what is wanted: addresses, paths and pasted blobs are replaced by their
-    kind, since the words inside them name the thing at hand and not the tool for it."""
+    """Replace URLs, paths and long tokens by their kind.
+
+    The words inside them name an object, not the tool for it.
+    """
     text = _URL.sub(" url ", text)
     return _LONG_TOKEN.sub(" ", _PATH.sub(_describe_file, text))
 

@@ -1,4 +1,4 @@
-"""A question in words, weighed: which words, notions and domains to look for."""
+"""Turns the text of a query into weighted words, concepts and domains."""
 
 import math
 from collections import Counter
@@ -17,8 +17,10 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def fix_spelling(word: str, spellings: Mapping[str, float]) -> str:
-    """The most used of the known words one edit away (two letters swapped, one missing, wrong or too
-    many), else the word itself. The first letter is taken as right."""
+    """Return the most used known word that is one edit away, otherwise the word itself.
+
+    An edit swaps, adds, replaces or removes a letter. The first letter is assumed to be right.
+    """
     if not (
         _MIN_CORRECTED_CHARS <= len(word) <= _MAX_CORRECTED_CHARS
         and word.isascii()
@@ -49,7 +51,7 @@ _MAX_CORRECTIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class QueryTerm:
-    """What is looked for: how much it counts, and the words of the question that say so."""
+    """A search term: its weight, and the words of the query that it comes from."""
 
     weight: float
     query_words: str
@@ -57,8 +59,11 @@ class QueryTerm:
 
 @dataclass(frozen=True, slots=True)
 class WeightedQuery:
-    """Every word as it was asked, and what to look for: the words that carry meaning by their
-    stems, the notions behind them, and the domains that they belong to."""
+    """The words of a query, and the terms to search for.
+
+    `words` are keyed by stem and exclude stop words; `concepts` are the concepts of the words, and
+    `domains` the domains of the concepts.
+    """
 
     raw_words: tuple[str, ...]
     words: dict[str, QueryTerm]
@@ -67,10 +72,10 @@ class WeightedQuery:
 
 
 class QueryInterpreter:
-    """Makes a question of words.
+    """Turns text into a weighted query.
 
-    `spellings` are the words that tools use: a word that nobody knows is corrected to one of them,
-    and two neighbours that are one word there (`file system`) are taken as both.
+    `spellings` are the words that tools use. An unknown word is corrected to one of them, and two
+    adjacent words that are one word there (`file system`) count as that word too.
     """
 
     def __init__(
@@ -81,12 +86,15 @@ class QueryInterpreter:
         self._weights = weights
 
     def analyze(self, text: str) -> WeightedQuery:
-        asked = split_prose(replace_pasted_text(text))[:_MAX_WORDS]
-        words = list(self._fix_spellings(asked))
+        raw_words = split_prose(replace_pasted_text(text))[:_MAX_WORDS]
+        words = list(self._fix_spellings(raw_words))
         stems = list(map(stem, words))
-        notions = self._collect_concepts(words, stems)
+        concepts = self._collect_concepts(words, stems)
         return WeightedQuery(
-            tuple(asked), self._collect_words(words, stems), notions, self._collect_domains(notions)
+            raw_words=tuple(raw_words),
+            words=self._collect_words(words, stems),
+            concepts=concepts,
+            domains=self._collect_domains(concepts),
         )
 
     def _fix_spellings(self, words: list[str]) -> Iterator[str]:
@@ -105,31 +113,34 @@ class QueryInterpreter:
         )
 
     def _collect_words(self, words: list[str], stems: list[str]) -> dict[str, QueryTerm]:
-        said: dict[str, str] = {}
+        first_words: dict[str, str] = {}
         times: Counter[str] = Counter()
         for word, stemmed in zip(words, stems, strict=True):
             if word not in self._lexicon.stop_words:
-                said.setdefault(stemmed, word)
+                first_words.setdefault(stemmed, word)
                 times[stemmed] += 1
-        asked = {s: QueryTerm(self._choose_weight(s) * math.sqrt(times[s]), said[s]) for s in said}
+        terms = {
+            stemmed: QueryTerm(self._choose_weight(stemmed) * math.sqrt(times[stemmed]), word)
+            for stemmed, word in first_words.items()
+        }
         for first, second in pairwise(words):
             if first + second in self._spellings:
                 compound = QueryTerm(self._weights.compound, f"{first} {second}")
-                asked.setdefault(stem(first + second), compound)
-        return asked
+                terms.setdefault(stem(first + second), compound)
+        return terms
 
     def _choose_weight(self, stemmed: str) -> float:
-        notions = self._lexicon.find_concepts(stemmed)
-        acts = any(self._lexicon.find_domain(notion) is None for notion in notions)
-        return self._weights.action if acts else 1.0
+        concepts = self._lexicon.find_concepts(stemmed)
+        is_action = any(self._lexicon.find_domain(concept) is None for concept in concepts)
+        return self._weights.action if is_action else 1.0
 
     def _collect_concepts(self, words: list[str], stems: list[str]) -> dict[int, QueryTerm]:
         found: dict[int, QueryTerm] = {}
-        for heard in self._lexicon.match_query(stems):
-            if heard.concept not in found:
-                acts = self._lexicon.find_domain(heard.concept) is None
-                weight = self._weights.concept * (self._weights.action if acts else 1.0)
-                found[heard.concept] = QueryTerm(weight, " ".join(words[heard.start : heard.end]))
+        for match in self._lexicon.match_query(stems):
+            if match.concept not in found:
+                is_action = self._lexicon.find_domain(match.concept) is None
+                weight = self._weights.concept * (self._weights.action if is_action else 1.0)
+                found[match.concept] = QueryTerm(weight, " ".join(words[match.start : match.end]))
         return found
 
     def _collect_domains(self, concepts: dict[int, QueryTerm]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""From the tools that share words with a question to the few that are worth showing."""
+"""Ranks the tools that share terms with a query."""
 
 import heapq
 from collections import Counter
@@ -18,7 +18,7 @@ ScoredTool = tuple[int, float]
 
 
 class ToolRanker:
-    """Scores tools by their number; of equal scores the lower number comes first."""
+    """Ranks tools, which are given by number; with equal scores the lower number comes first."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ToolRanker:
         candidates: Iterable[int],
         mentioned_tools: Iterable[int],
     ) -> list[ScoredTool]:
-        """`mentioned` are the tools of servers that the question names."""
+        """Return the best `limit` tools. `mentioned_tools` belong to servers that the query names."""
         scores = self._compute_scores(query)
         for tool in mentioned_tools:
             scores[tool] *= 1.0 + self._weights.mention
@@ -52,49 +52,53 @@ class ToolRanker:
     def _compute_scores(self, query: WeightedQuery) -> list[float]:
         postings = self._postings
         scores = [0.0] * len(self._servers)
-        for word, asked in query.words.items():
-            _add_scores(scores, postings.words.get(word), asked.weight)
-        for notion, asked in query.concepts.items():
-            _add_scores(scores, postings.concepts.get(notion), asked.weight)
+        for word, term in query.words.items():
+            _add_scores(scores, postings.words.get(word), term.weight)
+        for concept, term in query.concepts.items():
+            _add_scores(scores, postings.concepts.get(concept), term.weight)
         for domain, weight in query.domains.items():
             _add_scores(scores, postings.domains.get(domain), weight)
         return scores
 
     def _compute_coverage(self, query: WeightedQuery, tool: int) -> float:
-        """Over 1 as far as the question accounts for the whole name: `save_presentation` is not
-        what saves a file, however well `save` fits."""
+        """Return a factor above 1 for a tool whose whole name is covered by the query.
+
+        It ranks `save_presentation` lower for "save a file", although `save` matches.
+        """
         whole = covered = 0.0
         for word in self._postings.name_words[tool]:
             rarity = self._postings.words[word].rarity
-            notions = self._lexicon.find_concepts(word)
+            concepts = self._lexicon.find_concepts(word)
             whole += rarity
-            if word in query.words or any(notion in query.concepts for notion in notions):
+            if word in query.words or any(concept in query.concepts for concept in concepts):
                 covered += rarity
         return 1.0 + self._weights.coverage * (covered / whole) ** 2 if whole else 1.0
 
     def _reduce_repetition(self, ranked: list[ScoredTool]) -> list[ScoredTool]:
-        """The first ten chosen one by one: a tool steps back that is much like one already
-        chosen, or whose server has had its turns."""
+        """Choose the first tools one by one, and lower the score of similar tools.
+
+        A tool loses score if it resembles a chosen tool, or if its server has several already.
+        """
         gists = {tool: frozenset(self._postings.gist_words[tool]) for tool, _ in ranked}
         novelty = dict.fromkeys(gists, 1.0)
-        turns: Counter[str] = Counter()
+        hits_per_server: Counter[str] = Counter()
         left, chosen = dict(ranked), list[ScoredTool]()
 
         def score_candidate(tool: int) -> float:
-            crowded = turns[self._servers[tool]] >= _UNPENALIZED_PER_SERVER
-            room = 1.0 - self._weights.crowding if crowded else 1.0
-            return left[tool] * novelty[tool] * room
+            crowded = hits_per_server[self._servers[tool]] >= _UNPENALIZED_PER_SERVER
+            penalty = 1.0 - self._weights.crowding if crowded else 1.0
+            return left[tool] * novelty[tool] * penalty
 
         while left and len(chosen) < _DIVERSIFIED_HITS:
             tool = max(left, key=score_candidate)
             chosen.append((tool, score_candidate(tool)))
             del left[tool]
-            turns[self._servers[tool]] += 1
+            hits_per_server[self._servers[tool]] += 1
             for other in left:
-                alike = _compute_similarity(gists[tool], gists[other])
-                if alike > _MIN_SIMILARITY:
-                    kept = 1.0 - self._weights.repetition * alike
-                    novelty[other] = min(novelty[other], kept)
+                similarity = _compute_similarity(gists[tool], gists[other])
+                if similarity > _MIN_SIMILARITY:
+                    factor = 1.0 - self._weights.repetition * similarity
+                    novelty[other] = min(novelty[other], factor)
         return chosen + [
             (tool, score_candidate(tool))
             for tool in sorted(left, key=score_candidate, reverse=True)

@@ -1,8 +1,9 @@
-"""Why a query found nothing, or not all of it, and what is near; in words a model can act on."""
+"""Explains to a model why a query found nothing, and suggests similar names."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
+from mcp_dispatch.model.text import truncate
 from mcp_dispatch.search.document import IndexedTool
 from mcp_dispatch.search.index import ToolIndex
 from mcp_dispatch.search.query import ToolSearchQuery, parse_query
@@ -14,14 +15,14 @@ _MAX_SERVERS = 20
 
 
 def explain_missing_tools(index: ToolIndex, query: str, *, has_hits: bool) -> tuple[str, ...]:
-    """What of the query stands for no tool. Bounded, however much was asked for."""
-    asked = parse_query(query)
+    """Return remarks on the parts of the query that match no tool; their number is limited."""
+    parsed = parse_query(query)
     if not index.entries:
         return () if has_hits else ("No server offers a tool at present.",)
-    if asked.names:
-        missing = [name for name in asked.names if not index.find_by_name(name)]
+    if parsed.names:
+        missing = [name for name in parsed.names if not index.find_by_name(name)]
         return tuple(_explain_unknown_name(index, name) for name in missing[:_MAX_REMARKS])
-    return () if has_hits else tuple(_explain_no_match(index, asked))
+    return () if has_hits else tuple(_explain_no_match(index, parsed))
 
 
 def _explain_unknown_name(index: ToolIndex, name: str) -> str:
@@ -43,11 +44,11 @@ def _explain_no_match(index: ToolIndex, query: ToolSearchQuery) -> Iterator[str]
     if query.required:
         words = " and ".join(map(_quote, query.required))
         yield f"No tool that fits has {words} in its name."
-        without = [hit.entry.call_name for hit in index.search(query.text, _MAX_SUGGESTIONS)]
+        similar = [hit.entry.call_name for hit in index.search(query.text, _MAX_SUGGESTIONS)]
     else:
         yield "No tool shares a word or a notion with the query."
-        without = [near for word in query.text.split()[:8] for near in _find_near_word(index, word)]
-    if near := list(dict.fromkeys(without))[:_MAX_SUGGESTIONS]:
+        similar = [near for word in query.text.split()[:8] for near in _find_near_word(index, word)]
+    if near := list(dict.fromkeys(similar))[:_MAX_SUGGESTIONS]:
         yield f"Near: {', '.join(near)}."
     yield "Try other words for what the tool should do, or a server's name."
 
@@ -71,4 +72,4 @@ def _has_prefix(server: str, prefix: str) -> bool:
 
 
 def _quote(text: str) -> str:
-    return repr(text if len(text) <= _MAX_NAME_CHARS else f"{text[:_MAX_NAME_CHARS]}…")
+    return repr(truncate(text, _MAX_NAME_CHARS))

@@ -1,4 +1,4 @@
-"""Notions behind words: what a tool and a question have in common when their words differ."""
+"""Maps words and phrases to concepts, so that a query finds a tool that uses other words."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Phrase = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConceptMatch:
-    """A notion, and the span of words that stands for it."""
+    """A concept, and the span of words that expresses it; `end` is exclusive."""
 
     concept: int
     start: int
@@ -35,7 +35,10 @@ class ConceptMatch:
 
 @dataclass(frozen=True, slots=True)
 class _StemMeanings:
-    """What a stem may open: notions by itself, and phrases that begin with it."""
+    """The concepts of a stem alone, and the phrases that begin with it.
+
+    Hinted concepts count in a query but not in a tool.
+    """
 
     concepts: tuple[int, ...]
     hinted_concepts: tuple[int, ...]
@@ -44,7 +47,7 @@ class _StemMeanings:
 
 
 class Lexicon:
-    """The vocabulary, ready to be looked up."""
+    """The vocabulary, indexed by the first stem of each phrase."""
 
     def __init__(self, vocabulary: str, stop_words: frozenset[str]) -> None:
         lines = _parse_concepts(vocabulary)
@@ -59,58 +62,61 @@ class Lexicon:
         self._stop_stems = frozenset(map(stem, stop_words))
 
     def find_domain(self, concept: int) -> str | None:
-        """The domain of a notion; None for an action, which belongs everywhere."""
+        """Return the domain of a concept; None for an action, which belongs to no domain."""
         return self._domains[concept]
 
     def contains_stem(self, stemmed: str) -> bool:
         return stemmed in self._meanings
 
     def find_concepts(self, stemmed: str) -> tuple[int, ...]:
-        """The notions that this one word stands for in a tool."""
+        """Return the concepts that this single word has in a tool."""
         known = self._meanings.get(stemmed)
         return known.concepts if known else ()
 
     def iter_tool_concepts(self, stems: Sequence[str]) -> Iterator[int]:
-        """The notions of a tool's text, each as often as it comes up."""
+        """Yield the concepts of a tool's text, once for each occurrence."""
         meanings = self._meanings
-        for at, stemmed in enumerate(stems):
+        for start, stemmed in enumerate(stems):
             known = meanings.get(stemmed)
             if known is None:
                 continue
             yield from known.concepts
-            for phrase, notion in known.phrases:
-                if self._find_phrase_end(stems, at, phrase):
-                    yield notion
+            for phrase, concept in known.phrases:
+                if self._find_phrase_end(stems, start, phrase):
+                    yield concept
 
     def match_query(self, stems: Sequence[str]) -> Iterator[ConceptMatch]:
-        """The notions of a question, hints included, with the words that raised them."""
-        for at, stemmed in enumerate(stems):
+        """Yield the concepts of a query, hinted ones included, with their words."""
+        for start, stemmed in enumerate(stems):
             known = self._meanings.get(stemmed)
             if known is None:
                 continue
             if stemmed not in self._stop_stems:
                 yield from (
-                    ConceptMatch(notion, at, at + 1)
-                    for notion in (*known.concepts, *known.hinted_concepts)
+                    ConceptMatch(concept, start, start + 1)
+                    for concept in (*known.concepts, *known.hinted_concepts)
                 )
-            yield from self._match_phrases(stems, at, (*known.phrases, *known.hinted_phrases))
+            yield from self._match_phrases(stems, start, (*known.phrases, *known.hinted_phrases))
 
     def match_tool_text(self, stems: Sequence[str]) -> Iterator[ConceptMatch]:
-        """The notions of a tool's text, with the words that stand for them."""
-        for at, stemmed in enumerate(stems):
+        """Yield the concepts of a tool's text with their words."""
+        for start, stemmed in enumerate(stems):
             if known := self._meanings.get(stemmed):
-                yield from (ConceptMatch(notion, at, at + 1) for notion in known.concepts)
-                yield from self._match_phrases(stems, at, known.phrases)
+                yield from (ConceptMatch(concept, start, start + 1) for concept in known.concepts)
+                yield from self._match_phrases(stems, start, known.phrases)
 
     def _match_phrases(
         self, stems: Sequence[str], start: int, phrases: Iterable[tuple[Phrase, int]]
     ) -> Iterator[ConceptMatch]:
-        for phrase, notion in phrases:
+        for phrase, concept in phrases:
             if end := self._find_phrase_end(stems, start, phrase):
-                yield ConceptMatch(notion, start, end)
+                yield ConceptMatch(concept, start, end)
 
     def _find_phrase_end(self, stems: Sequence[str], start: int, phrase: Phrase) -> int:
-        """Where the phrase that begins at `at` ends, else 0. `read the file` is `read file`."""
+        """Return the end of the phrase at `start`, or 0 if it does not match.
+
+        Stop words in between are skipped: `read the file` matches `read file`.
+        """
         end = start + 1
         for part in phrase[1:]:
             gap = end + _MAX_GAP_WORDS
@@ -138,15 +144,15 @@ def load_standard_lexicon() -> Lexicon:
 
 
 def _parse_concepts(vocabulary: str) -> list[_Concept]:
-    notions: list[_Concept] = []
+    concepts: list[_Concept] = []
     domain = _NO_DOMAIN
     for line in filter(None, map(str.strip, vocabulary.splitlines())):
         if line.startswith("["):
             domain = line.strip("[]")
             continue
         spoken, _, hinted = line.partition("|")
-        notions.append(_Concept(domain, _parse_phrases(spoken), _parse_phrases(hinted)))
-    return notions
+        concepts.append(_Concept(domain, _parse_phrases(spoken), _parse_phrases(hinted)))
+    return concepts
 
 
 def _parse_phrases(words: str) -> tuple[Phrase, ...]:
@@ -157,20 +163,20 @@ def _group_by_first_word(
     phrases: Iterable[tuple[Phrase, ...]],
 ) -> dict[str, list[tuple[Phrase, int]]]:
     found: dict[str, list[tuple[Phrase, int]]] = {}
-    for notion, spellings in enumerate(phrases):
+    for concept, spellings in enumerate(phrases):
         for phrase in dict.fromkeys(spellings):
-            found.setdefault(phrase[0], []).append((phrase, notion))
+            found.setdefault(phrase[0], []).append((phrase, concept))
     return found
 
 
 def _build_meanings(
     spoken: list[tuple[Phrase, int]], hinted: list[tuple[Phrase, int]]
 ) -> _StemMeanings:
-    alone = tuple(dict.fromkeys(notion for phrase, notion in spoken if len(phrase) == 1))
-    hints = dict.fromkeys(notion for phrase, notion in hinted if len(phrase) == 1)
+    alone = tuple(dict.fromkeys(concept for phrase, concept in spoken if len(phrase) == 1))
+    hints = dict.fromkeys(concept for phrase, concept in hinted if len(phrase) == 1)
     return _StemMeanings(
         alone,
-        tuple(notion for notion in hints if notion not in alone),
+        tuple(concept for concept in hints if concept not in alone),
         tuple(each for each in spoken if len(each[0]) > 1),
         tuple(each for each in hinted if len(each[0]) > 1),
     )

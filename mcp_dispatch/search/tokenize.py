@@ -1,4 +1,4 @@
-"""Words out of text: split, folded to lower case and cut to their stems."""
+"""Splits text into words in lower case, and reduces words to their stems."""
 
 import re
 import unicodedata
@@ -26,12 +26,12 @@ _DERIVATION_SUFFIXES = (
 
 
 def split_name(text: str) -> list[str]:
-    """The words of an identifier: cut at `_`, `-`, `.`, digits and changes of case."""
+    """Split an identifier at `_`, `-`, `.`, digits and changes of case."""
     return _find_words(_CASE_CHANGE.sub(" ", text))
 
 
 def split_prose(text: str) -> list[str]:
-    """The words of a sentence. `GitHub` stays one word there; `fileName` becomes two."""
+    """Split a sentence into words. `GitHub` stays one word; `fileName` becomes two."""
     return split_name(_BRAND.sub(lambda brand: brand[0].lower(), text))
 
 
@@ -46,8 +46,8 @@ def _find_words(text: str) -> list[str]:
 def _split_run(run: str) -> list[str]:
     if run.isascii() or not _is_cjk(run[0]):
         return [run] if len(run) <= _MAX_WORD_CHARS else []
-    # Without a dictionary two neighbouring characters are the best guess at a word.
-    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+    # Without a dictionary, two adjacent characters are the best guess at a word.
+    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]
 
 
 def _is_cjk(character: str) -> bool:
@@ -55,7 +55,7 @@ def _is_cjk(character: str) -> bool:
 
 
 def stem(word: str) -> str:
-    """A light English stem: `files`, `filing` and `file` meet; other scripts stay as they are."""
+    """Return an English stem: `files`, `filing` and `file` have the same. Other scripts are kept."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     word = _strip_derivation(_strip_inflection(_strip_plural(word)))

@@ -1,4 +1,4 @@
-"""How much each kind of evidence counts. The figures come from `benchmarks/tool_search.py`."""
+"""The weights of the ranking. The values come from `benchmarks/tool_search.py`."""
 
 from dataclasses import dataclass
 
@@ -6,34 +6,34 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class SearchWeights:
     saturation: float = 1.2
-    """How soon a word that comes up again in a tool stops adding to its score."""
+    """How soon repetitions of a word in a tool stop adding to its score."""
 
     concept: float = 0.6
-    """A shared notion, where a shared word counts 1."""
+    """A shared concept; a shared word counts 1."""
 
     action: float = 0.7
-    """A verb, where what it acts on counts 1."""
+    """A verb; a noun counts 1."""
 
     compound: float = 0.5
-    """Two words of a question that are one word in a tool."""
+    """Two words of a query that are one word in a tool."""
 
     domain: float = 1.5
-    """All that a question is about, shared among its domains."""
+    """All domains of a query together."""
 
     server_share: float = 0.3
-    """How much of what a tool is about comes from the other tools of its server."""
+    """The share of a tool's domains that comes from the other tools of its server."""
 
     coverage: float = 0.4
-    """What a name gains that the question accounts for completely."""
+    """The gain of a tool whose name the query covers completely."""
 
     mention: float = 0.2
-    """What the tools of a server gain that the question names."""
+    """The gain of the tools of a server that the query names."""
 
     repetition: float = 0.4
-    """What a tool loses that is the very image of one already chosen."""
+    """The loss of a tool with the same words as a tool already chosen."""
 
     crowding: float = 0.1
-    """What a tool loses whose server already has several among those chosen."""
+    """The loss of a tool whose server already has several chosen tools."""
 
 
 DEFAULT_WEIGHTS = SearchWeights()

@@ -1,1 +1,1 @@
-"""Reads pages of the web, and only from addresses that may be reached."""
+"""Fetches web pages, and connects only to permitted addresses."""

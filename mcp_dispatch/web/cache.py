@@ -1,4 +1,4 @@
-"""Pages that were fetched a short while ago, bounded in number and size."""
+"""A cache of recently fetched pages, limited in number, size and age."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ MAX_BYTES = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """A page as it is shown. `size` is what was received; `note` tells what the text is not."""
+    """A page as shown to the model. `size` is in bytes received; `note` names what is missing."""
 
     url: Url
     status: int
@@ -25,7 +25,7 @@ class WebPage:
 
 @dataclass(frozen=True, slots=True)
 class PageKey:
-    """Scopes do not share pages, and one that a rule opened is not shown once the rule is gone."""
+    """Scopes do not share pages, and a page of a private host is not shown without its rule."""
 
     scope: str
     url: Url
@@ -55,11 +55,15 @@ class PageCache:
         self._drop_expired()
 
     def _drop_expired(self) -> None:
-        """In order of arrival, which is the order of their ends too."""
+        """Drop pages that are too old or too many, oldest first."""
         now = self._clock()
-        held = sum(entry.size for entry in self._entries.values())
+        total_size = sum(entry.size for entry in self._entries.values())
         for key, entry in list(self._entries.items()):
-            if entry.expires_at > now and len(self._entries) <= MAX_ENTRIES and held <= MAX_BYTES:
+            if (
+                entry.expires_at > now
+                and len(self._entries) <= MAX_ENTRIES
+                and total_size <= MAX_BYTES
+            ):
                 return
-            held -= entry.size
+            total_size -= entry.size
             del self._entries[key]

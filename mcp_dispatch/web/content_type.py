@@ -1,4 +1,4 @@
-"""What kind of content an answer holds, and the text in it."""
+"""Determines the kind of content of a response, and decodes its text."""
 
 import codecs
 import re
@@ -24,7 +24,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# Codecs that read any input in linear time and give no half characters; Python has others.
+# Codecs that decode any input in linear time and never return surrogates; Python has others.
 _CODECS = frozenset(
     {
         *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "koi8-r", "koi8-u", "mac-roman"),
@@ -34,7 +34,7 @@ _CODECS = frozenset(
         *("cp949", "big5hkscs"),
     }
 )
-# What pages call by these names is, as in browsers, the larger set.
+# As in browsers, these names mean a larger character set.
 _SUPERSET_CODECS = {
     **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"},
     **{"tis-620": "cp874", "gb2312": "gbk", "euc_kr": "cp949", "shift_jis": "cp932"},
@@ -50,7 +50,7 @@ class ContentKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContentType:
-    """`type` is empty where the answer names none."""
+    """A parsed Content-Type header. `type` is empty if the response has none."""
 
     type: str
     charset: str | None
@@ -76,7 +76,7 @@ def parse_content_type(header: str) -> ContentType:
 
 
 def detect_kind(content_type: ContentType, body: bytes) -> ContentKind:
-    """The kind that was declared, or, where none was, what the body looks like."""
+    """Return the declared kind; if none is declared, guess it from the body."""
     if content_type.kind is not ContentKind.UNKNOWN:
         return content_type.kind
     if _HTML_START.match(body[:_META_SCAN_BYTES]):
@@ -92,21 +92,21 @@ _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def decode_text(content_type: ContentType, kind: ContentKind, body: bytes) -> str | None:
-    """The body as text, bytes that mean nothing as `\ufffd`; None where it is no text at all."""
+    """Decode the body, invalid bytes as `\ufffd`; return None if it is not text."""
     text = _decode(content_type, kind, body)
     return None if "\0" in text else text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _decode(content_type: ContentType, kind: ContentKind, body: bytes) -> str:
-    """A byte order mark is believed first, then the header, then what HTML says of itself."""
+    """Use the byte order mark, then the header, then the `<meta>` tag of HTML."""
     for mark, codec in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(codec, "replace")
     codec = _find_codec(content_type.charset)
     if codec is None and kind is ContentKind.HTML:
-        said = _META_CHARSET.search(body[:_META_SCAN_BYTES])
-        codec = _find_codec(said.group(1).decode("ascii")) if said else None
-        # A page whose own ASCII was read to find this out is not in UTF-16.
+        declared = _META_CHARSET.search(body[:_META_SCAN_BYTES])
+        codec = _find_codec(declared.group(1).decode("ascii")) if declared else None
+        # The tag was found by reading ASCII, so the page is not in UTF-16.
         codec = "utf-8" if codec is not None and codec.startswith("utf-16") else codec
     if codec is not None:
         return body.decode(codec, "replace")
@@ -114,7 +114,7 @@ def _decode(content_type: ContentType, kind: ContentKind, body: bytes) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError:
         valid = body.decode("utf-8", "ignore")
-        # A few bad bytes in UTF-8 are damage; many mean that it is something else.
+        # A few invalid bytes are damaged UTF-8; many mean another encoding.
         mostly = len(valid.encode("utf-8")) * 100 >= len(body) * 99
         return body.decode("utf-8" if mostly and not valid.isascii() else "cp1252", "replace")
 

@@ -1,15 +1,15 @@
-"""Why a page cannot be fetched, in words for whoever asked for it."""
+"""Exceptions of this package; their messages are shown to the model."""
 
 from mcp_dispatch.model.errors import MCPDispatchError
 
 
 class BadUrl(MCPDispatchError):
-    """The text names no page that could be fetched."""
+    """The text is not a URL that can be fetched."""
 
 
 class CannotFetch(MCPDispatchError):
-    """The page could not be had."""
+    """The page could not be fetched."""
 
 
 class HostUnreachable(CannotFetch):
-    """There was no connection to the host."""
+    """The host was not found, or no connection to it could be opened."""

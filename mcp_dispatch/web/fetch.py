@@ -1,4 +1,4 @@
-"""One page over HTTP: every hop checked, redirects to elsewhere reported instead of followed."""
+"""Fetches a page over HTTP; redirects to another origin are returned, not followed."""
 
 import ssl
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _MAX_REASON_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """`url` is where redirects on the same host have led to."""
+    """The response for `url`, which is the last URL after redirects within the origin."""
 
     url: Url
     status: int
@@ -34,7 +34,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class RedirectResponse:
-    """A redirect that the caller has to decide about."""
+    """A redirect to another origin, which the caller decides about."""
 
     url: Url
     status: int
@@ -43,7 +43,7 @@ class RedirectResponse:
 
 
 class WebFetcher:
-    """Fetches without cookies, credentials or proxies. `tls` says whose certificates are trusted."""
+    """Fetches without cookies, credentials or proxies. `tls` has the trusted certificates."""
 
     def __init__(
         self, resolve: Resolver, limits: FetchLimits, tls: ssl.SSLContext | None = None
@@ -53,7 +53,7 @@ class WebFetcher:
         self._tls = tls or httpcore2.default_ssl_context()
 
     async def fetch(self, url: Url, *, allow_private: bool) -> FetchResponse | RedirectResponse:
-        """Raises `CannotFetch`. `opened`: a rule names the host, which may be a private one."""
+        """Fetch a page. `allow_private`: a rule names the host. Raises `CannotFetch`."""
         limits = self._limits
         try:
             with anyio.fail_after(limits.seconds):
@@ -93,7 +93,7 @@ class WebFetcher:
             pool,
             pool.stream(
                 "GET",
-                # In parts, so that nobody reads the URL a second time and otherwise.
+                # Pass the URL in parts, so that it is not parsed a second time in another way.
                 httpcore2.URL(
                     scheme=url.scheme,
                     host=url.host.strip("[]"),
@@ -110,7 +110,7 @@ class WebFetcher:
         self, url: Url, response: httpcore2.Response
     ) -> FetchResponse | RedirectResponse:
         fields = _join_header_fields(response)
-        # By the book: what the server calls it is one more foreign text.
+        # Use the standard phrase: the phrase of the server is untrusted text.
         reason = responses.get(response.status, "")
         if response.status in _REDIRECT_STATUSES and "location" in fields:
             target = _resolve_redirect(url, fields["location"])
@@ -158,7 +158,7 @@ def _build_headers(url: Url) -> list[tuple[str, str]]:
 
 
 def _join_header_fields(response: httpcore2.Response) -> dict[str, str]:
-    """The header fields by their names in lower case; those that come twice are joined."""
+    """Return the header fields by lower-case name; repeated fields are joined."""
     fields: dict[str, str] = {}
     for name, value in response.headers:
         key, text = name.decode("latin-1").lower(), value.decode("utf-8", "replace")

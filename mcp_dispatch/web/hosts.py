@@ -1,4 +1,4 @@
-"""Hosts in one spelling each, so that a rule and a connection always mean the same one."""
+"""Canonical host names, so that a rule and a connection always refer to the same host."""
 
 import re
 from ipaddress import IPv4Address, IPv6Address
@@ -12,10 +12,9 @@ _MAX_IPV4_PARTS = 4
 
 
 def canonicalize_host(text: str) -> str:
-    """A name in lower case and punycode without its last dot, `127.0.0.1`, or `[::1]`.
+    """Return `127.0.0.1`, `[::1]`, or a name in lower-case punycode without a trailing dot.
 
-    Whatever a browser takes for an address is one here: `0x7f.1`, `2130706433`, `[::ffff:7f00:1]`.
-    Raises `BadUrl`.
+    As in browsers, `0x7f.1`, `2130706433` and `[::ffff:7f00:1]` are addresses. Raises `BadUrl`.
     """
     if text.startswith("["):
         return _parse_ipv6(text)
@@ -28,10 +27,10 @@ def canonicalize_host(text: str) -> str:
 
 
 def encode_punycode(name: str) -> str:
-    """Punycode for what is not ASCII. Raises `BadUrl`."""
+    """Encode a name that is not ASCII. Raises `BadUrl`."""
     if name.isascii():
         return name
-    # Imported for the rare name that needs it: its tables are large.
+    # Imported only when needed: its tables are large.
     import idna
 
     try:
@@ -51,7 +50,7 @@ def _parse_ipv6(text: str) -> str:
 
 
 def _parse_ipv4(name: str) -> IPv4Address:
-    """One to four numbers, decimal, octal or hexadecimal; the last fills what is left."""
+    """Parse one to four decimal, octal or hexadecimal numbers; the last fills the other bytes."""
     parts = name.split(".")
     try:
         numbers = [_parse_number(part) for part in parts]
@@ -65,7 +64,7 @@ def _parse_ipv4(name: str) -> IPv4Address:
             raise ValueError("out of range")
     except ValueError as error:
         raise BadUrl(f"{name!r} ends in a number and is no IPv4 address") from error
-    return IPv4Address(last + sum(part << (24 - 8 * at) for at, part in enumerate(leading)))
+    return IPv4Address(last + sum(part << (24 - 8 * index) for index, part in enumerate(leading)))
 
 
 def _parse_number(part: str) -> int:

@@ -1,4 +1,4 @@
-"""Which IP addresses are the public internet, and what the others are."""
+"""Classifies IP addresses that are not public."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -6,10 +6,10 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class SpecialAddress:
-    """An address that is not public.
+    """The kind of an address that is not public.
 
-    `by_name`: a rule that names a host opens it. The others need a rule that names the address,
-    since whoever runs a host's DNS can point its name at them.
+    `allowed_by_host_rule`: a rule that names a host allows it. Other kinds need a rule that names
+    the address, because the operator of a host's DNS can point its name at any address.
     """
 
     kind: str
@@ -26,7 +26,7 @@ _MULTICAST = SpecialAddress("a multicast address")
 _DOCUMENTATION = SpecialAddress("a documentation address")
 _RESERVED = SpecialAddress("a reserved address")
 
-# The IANA special-purpose registries; the first that holds an address speaks.
+# The IANA special-purpose registries; the first network that contains an address applies.
 _IPV4_RANGES = [
     (IPv4Network("0.0.0.0/8"), _UNSPECIFIED),
     (IPv4Network("10.0.0.0/8"), _PRIVATE),
@@ -61,7 +61,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def classify_address(address: IPv4Address | IPv6Address) -> SpecialAddress | None:
-    """What keeps the address from being public; None where it is."""
+    """Return the kind of a special address; None if the address is public."""
     if isinstance(address, IPv4Address):
         return next((what for network, what in _IPV4_RANGES if address in network), None)
     embedded = _extract_ipv4(address)
@@ -72,7 +72,7 @@ def classify_address(address: IPv4Address | IPv6Address) -> SpecialAddress | Non
 
 
 def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that a packet to this one ends up at."""
+    """Return the IPv4 address that packets to this address are sent to."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour

@@ -1,4 +1,4 @@
-"""How much of anything one fetch may take, and how names become addresses."""
+"""Limits of a fetch, and the resolution of host names."""
 
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import anyio
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host for a port, best first. Raises `OSError` where there are none."""
+"""Returns the addresses of a host for a port, best first. Raises `OSError` if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """`seconds` is for a whole fetch with its redirects, `body` in bytes once decompressed."""
+    """`seconds` includes redirects; `max_body_bytes` is the size after decompression."""
 
     seconds: float = 30
     connect_seconds: float = 10

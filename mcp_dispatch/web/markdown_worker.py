@@ -1,7 +1,8 @@
-"""HTML on stdin, Markdown on stdout: a program of its own, which can be ended when it takes too long.
+"""Converts HTML on stdin to Markdown on stdout, in a process that can be killed.
 
-Python's HTML parser needs quadratic time for some input, and a thread cannot be stopped. It is run
-by its path, isolated, with the URL of the page as its only argument, and imports nothing of ours.
+Python's HTML parser needs quadratic time for some input, and a thread cannot be stopped. The program
+is run by its path in isolated mode, with the URL of the page as its only argument, and imports
+nothing of this package.
 """
 
 import re
@@ -15,7 +16,7 @@ from bs4.element import NavigableString, PreformattedString, Tag
 from markdownify import ATX, MarkdownConverter
 
 MAX_DEPTH = 150
-"""Nesting over which only the text is kept."""
+"""Below this depth, only the text of tags is kept."""
 
 _MAX_MEMORY_BYTES = 2 * 1024**3
 _DROPPED_TAGS = (
@@ -47,7 +48,8 @@ _BLOCK_TAGS = (
     *("h1", "h2", "h3", "h4", "h5", "h6", "header", "footer", "main", "nav", "aside", "figure"),
     *("form", "fieldset", "address", "details", "menu"),
 )
-# A start tag ends what is open up to the nearest of the second set: pages leave the end tags out.
+# A start tag closes an open tag of the first set, up to the nearest tag of the second set:
+# pages omit end tags.
 _IMPLIED_ENDS = {
     **dict.fromkeys(_BLOCK_TAGS, (frozenset({"p"}), _CELL_OR_TABLE_TAGS)),
     "li": (frozenset({"li"}), frozenset({"ul", "ol", "menu", *_CELL_OR_TABLE_TAGS})),
@@ -65,7 +67,7 @@ _MAX_ANCESTORS = 64
 
 
 class _Soup(BeautifulSoup):
-    """Ends paragraphs, list items and cells where HTML says they end."""
+    """Closes paragraphs, list items and cells whose end tags are omitted."""
 
     def handle_starttag(
         self,
@@ -94,14 +96,14 @@ class _Soup(BeautifulSoup):
 
 
 def convert_to_markdown(html: str, base: str) -> str:
-    """`base` is the URL that relative links start from."""
+    """Convert HTML; relative links are resolved against the URL `base`."""
     soup = _Soup(html, "html.parser")
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     headed = soup.find("h1") is not None
     base = _find_base_url(soup, base)
     for tag in soup.find_all(_DROPPED_TAGS):
         tag.decompose()
-    # Comments, declarations and the like.
+    # Comments, declarations and similar nodes.
     unseen = [text for text in soup.find_all(string=True) if isinstance(text, PreformattedString)]
     for text in unseen:
         text.extract()
@@ -120,7 +122,7 @@ def _find_base_url(soup: BeautifulSoup, base: str) -> str:
 
 
 def _flatten_deep_tags(soup: BeautifulSoup) -> None:
-    """The converter calls itself for each level of the tree."""
+    """Replace deep tags by their text: the converter is recursive."""
     level: list[Tag] = [soup]
     for _ in range(MAX_DEPTH):
         level = [child for tag in level for child in tag.children if isinstance(child, Tag)]
@@ -133,7 +135,7 @@ def _flatten_deep_tags(soup: BeautifulSoup) -> None:
 
 
 def _clean_attributes(soup: BeautifulSoup, base: str) -> None:
-    """Absolute links, no embedded files, and numbers that are numbers."""
+    """Make links absolute, remove embedded files and invalid numbers."""
     for name, key in _LINK_ATTRIBUTES:
         for tag in soup.find_all(name, {key: True}):
             link = _resolve_link(base, str(tag[key]))
@@ -150,7 +152,7 @@ def _clean_attributes(soup: BeautifulSoup, base: str) -> None:
 
 
 def _resolve_link(base: str, link: str) -> str | None:
-    """None for what leads nowhere: `javascript:`, `data:` and what is no URL."""
+    """Return an absolute link; None for `javascript:`, `data:` and invalid URLs."""
     try:
         joined = urljoin(base, link.strip())
     except ValueError:

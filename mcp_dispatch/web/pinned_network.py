@@ -1,4 +1,4 @@
-"""Connections to addresses that were checked: a name is resolved once, and not again."""
+"""Connects to checked addresses: a name is resolved once and not again."""
 
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
@@ -15,7 +15,7 @@ _MAX_ADDRESSES = 8
 
 
 class PinnedNetworkBackend(httpcore2.AsyncNetworkBackend):
-    """`opened`: a rule names the host that is fetched from, so its address need not be public."""
+    """`allow_private`: a rule names the host, so its address need not be public."""
 
     def __init__(self, resolve: Resolver, *, allow_private: bool) -> None:
         self._resolve = resolve
@@ -79,7 +79,7 @@ class PinnedNetworkBackend(httpcore2.AsyncNetworkBackend):
     async def _connect(
         self, address: str, port: int, deadline: float, remaining_addresses: int
     ) -> httpcore2.AsyncNetworkStream:
-        # Each address has its part of the time: one that never answers leaves some for the others.
+        # Each address gets a share of the time, so that one without an answer leaves some for others.
         seconds = max(deadline - anyio.current_time(), 0) / remaining_addresses
         return await self._backend.connect_tcp(address, port, seconds)
 

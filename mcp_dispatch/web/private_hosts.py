@@ -1,4 +1,4 @@
-"""Whether what permitted a call also opens addresses that are not public."""
+"""Decides whether a rule that allowed a call also allows addresses that are not public."""
 
 import re
 
@@ -11,13 +11,13 @@ _WEB_FETCH_RULE = re.compile(r"\s*WebFetch\((.*)\)\s*", re.DOTALL)
 
 
 def parse_domain_specifier(specifier: str) -> str | None:
-    """The host in `domain:host`, as it is written."""
+    """Return the host of `domain:host`, as written."""
     found = _DOMAIN_SPECIFIER.fullmatch(specifier)
     return None if found is None else found.group(1)
 
 
 def canonicalize_rule_host(domain: str) -> str:
-    """The canonical host that a rule spells without `*`. An IPv6 address may go without brackets.
+    """Return the canonical host of a rule without `*`. An IPv6 address may have no brackets.
 
     Raises `BadUrl`.
     """
@@ -26,17 +26,17 @@ def canonicalize_rule_host(domain: str) -> str:
 
 
 def allows_private_host(decision: Decision | None, host: str) -> bool:
-    """Whether an allow rule names this very host.
+    """Return whether an allow rule names exactly this host.
 
-    A bare `WebFetch`, a pattern, a hook or a person says that a page may be read, not that
-    whatever its name leads to may be reached.
+    A bare `WebFetch`, a pattern, a hook or a person allows reading a page, but not connecting to
+    every address that its name resolves to.
     """
     votes = () if decision is None else decision.votes
     return any(vote.effect is Effect.ALLOW and _matches_host(vote, host) for vote in votes)
 
 
 def _matches_host(vote: Vote, host: str) -> bool:
-    # Only a rule stands on a line; a hook's origin has its command where a rule has its text.
+    # Only a rule has a line; the origin of a hook has its command in the field `rule`.
     if vote.origin.line is None or vote.origin.rule is None:
         return False
     found = _WEB_FETCH_RULE.fullmatch(vote.origin.rule)

@@ -1,4 +1,4 @@
-"""The URL of a page, read by one strict parser and written in one way."""
+"""A strict parser for URLs of pages, and their canonical form."""
 
 import re
 from dataclasses import dataclass, replace
@@ -8,11 +8,11 @@ from mcp_dispatch.web.errors import BadUrl
 from mcp_dispatch.web.hosts import canonicalize_host
 
 MAX_URL_CHARS = 2_000
-"""Characters of a URL, once it is written our way, that may be asked for."""
+"""The maximum length of a URL in canonical form."""
 
 _URL_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
-# Programs disagree on what these mean; a URL that needs them has them percent-encoded.
+# Programs interpret these characters differently; they must be percent-encoded.
 _AMBIGUOUS = re.compile(r"[\x00-\x20\x7f-\x9f\\\s\ud800-\udfff]")
 _MAX_INPUT_CHARS = 20_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -33,18 +33,18 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """Host and, where it is not the scheme's own, port: what the Host header says."""
+        """The value of the Host header: the host, and the port unless it is the default."""
         return self.host if self.port == _DEFAULT_PORTS[self.scheme] else f"{self.host}:{self.port}"
 
     @property
     def https_url(self) -> "Url":
-        """With https instead of http, unless it names a port of its own."""
+        """The URL with https instead of http, unless it has an explicit port."""
         if self.scheme == "http" and self.port == _DEFAULT_PORTS["http"]:
             return replace(self, scheme="https", port=_DEFAULT_PORTS["https"])
         return self
 
     def resolve(self, reference: str) -> "Url":
-        """What `reference`, the target of a redirect, means from here. Raises `BadUrl`."""
+        """Resolve `reference`, the target of a redirect, against this URL. Raises `BadUrl`."""
         _refuse_ambiguous(reference)
         try:
             return parse_url(urljoin(str(self), reference))
@@ -53,7 +53,7 @@ class Url:
 
 
 def parse_url(text: str) -> Url:
-    """Raises `BadUrl` for all but a plain http or https URL. The fragment is left out."""
+    """Parse an http or https URL without its fragment. Raises `BadUrl`."""
     trimmed = text.strip(" \t\r\n")
     _refuse_ambiguous(trimmed)
     shape = _URL_PARTS.fullmatch(trimmed)
@@ -77,7 +77,7 @@ def _refuse_ambiguous(text: str) -> None:
 
 def _parse_authority(url: str, authority: str) -> tuple[str, int | None]:
     if "@" in authority:
-        # The user name is often made to look like the host: `https://docs.python.org@evil.com`.
+        # A user name can look like a host: `https://docs.python.org@evil.com`.
         raise BadUrl("the URL holds a user name or password ('@' before the path); leave it out")
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
