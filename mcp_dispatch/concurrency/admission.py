@@ -1,4 +1,5 @@
-"""Slots: shared calls side by side up to a limit, an exclusive call alone, in order of arrival."""
+"""Slots for calls: shared calls run side by side up to a limit, an exclusive call runs alone, in
+order of arrival."""
 
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -21,7 +22,7 @@ class _Waiter:
 
 
 class Admission:
-    """The queue of one scope. Nobody overtakes: `[R R W R R]` runs as `[R R] [W] [R R]`."""
+    """The queue of one scope. Calls keep their order: `[R R W R R]` runs as `[R R] [W] [R R]`."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
@@ -41,7 +42,8 @@ class Admission:
     async def acquire_slot(
         self, sharing: Sharing, *, deferred: bool = False
     ) -> AsyncGenerator["Slot", None]:
-        """`later` is for who must not wait here: it takes its place with `Slot.hold`."""
+        """`deferred`: do not queue now; the caller acquires the slot with
+        `Slot.ensure_acquired`."""
         slot = Slot(self, sharing)
         if not deferred:
             await slot.acquire()
@@ -59,7 +61,7 @@ class Admission:
             await waiter.granted.wait()
         except BaseException:
             waiter.cancelled = True
-            # Granted and cancelled in the same turn of the loop: the place is ours to return.
+            # Granted and cancelled in the same turn of the event loop: the slot has to be returned.
             if waiter.granted.is_set():
                 self.leave(sharing)
             else:
@@ -96,7 +98,7 @@ class Admission:
 
 
 class Slot:
-    """A place to run in. It can be given back while a person thinks, and taken again at the end
+    """The right to run. It can be released while a person is asked, and acquired again at the end
     of the queue."""
 
     def __init__(self, admission: Admission, sharing: Sharing) -> None:
@@ -109,12 +111,13 @@ class Slot:
         self._held = True
 
     async def ensure_acquired(self) -> None:
-        """Takes the place again where it was given back."""
+        """Acquire the slot if it is not held."""
         if not self._held:
             await self.acquire()
 
     async def change_sharing(self, sharing: Sharing) -> None:
-        """A rewrite changed the call: give the place back and queue as what the call is now."""
+        """Release the slot and queue again, because a rewrite has changed the sharing of the
+        call."""
         if sharing is self._sharing:
             return
         held = self._held

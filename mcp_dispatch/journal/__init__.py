@@ -1,1 +1,1 @@
-"""One line per call, secrets redacted."""
+"""The journal: one JSON line per call, with secrets redacted."""

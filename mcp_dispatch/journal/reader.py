@@ -1,4 +1,4 @@
-"""Which tools were found in servers that still run, as their journals tell."""
+"""Reads from journals which tools clients of running processes have found."""
 
 import json
 import os
@@ -12,7 +12,7 @@ ACTIVATED_KEY: Final = "activated"
 
 
 def find_activated_tools(directory: Path) -> frozenset[str]:
-    """Rule names. What a line does not say in our way is passed over."""
+    """Return the rule names of the tools found. Lines that cannot be parsed are skipped."""
     return frozenset(
         name
         for file in sorted(directory.glob("*.jsonl"))
@@ -22,7 +22,7 @@ def find_activated_tools(directory: Path) -> frozenset[str]:
 
 
 def _is_running(name: str) -> bool:
-    """Whether the process still runs whose number is in the name of the file."""
+    """Whether the process whose id is part of the file name is running."""
     number = name.split("-")[3:4]
     if not number or not number[0].isdecimal():
         return False
@@ -39,7 +39,7 @@ def _read_activated(file: Path) -> Iterator[str]:
     try:
         with file.open("rb") as lines:
             for line in lines:
-                # Most lines are about other things, and need not be read as JSON.
+                # Most lines have no such key and need not be parsed.
                 if f'"{ACTIVATED_KEY}"'.encode() in line:
                     yield from _parse_names(line)
     except OSError:

@@ -1,4 +1,4 @@
-"""The record of one call: what was asked, how it ended and who decided."""
+"""Journal records: of calls, of proxied requests and of hooks."""
 
 from datetime import UTC, datetime
 from typing import assert_never
@@ -29,7 +29,7 @@ def build_call_record(
     tool: str | None = None,
     result_chars: int | None = None,
 ) -> JsonObject:
-    """One line of the journal, secrets redacted.
+    """Return the record of a call, with secrets redacted.
 
     `started` is in seconds since the epoch; `tool` is the rule name of the tool, if it was found.
     """
@@ -51,7 +51,8 @@ def build_call_record(
 
 
 def build_shrunk_record(completed: Completed, *, scope: str, now: float) -> JsonObject:
-    """One line of the journal for a result that gave way to others of its message."""
+    """Return the record of a result that was stored on disk because the results of its message were
+    too large together."""
     return {
         "time": format_timestamp(now),
         "scope": scope,
@@ -72,7 +73,8 @@ def build_request_record(
     started: float,
     seconds: float,
 ) -> JsonObject:
-    """One line of the journal for a request that is no call: a prompt got, a resource read."""
+    """Return the record of a request other than a call, such as `prompts/get` or
+    `resources/read`."""
     ended: JsonObject = {"outcome": "completed"}
     if isinstance(outcome, ProtocolError):
         ended = {
@@ -108,7 +110,7 @@ def _describe_outcome(call: ToolCall, outcome: Outcome) -> JsonObject:
         case Refusal(by, message):
             return {"outcome": "refused", "by": by.value, "message": _redact_message(message)}
         case Suspended(input_requests, _):
-            # The state is sealed and works like a key: it is never written down.
+            # The state is a secret of the client: it is never recorded.
             return {
                 "outcome": "suspended",
                 "asks": [_redact_message(key) for key in input_requests],
@@ -126,7 +128,7 @@ def _describe_outcome(call: ToolCall, outcome: Outcome) -> JsonObject:
 
 
 def _describe_completed(call: ToolCall, completed: Completed) -> JsonObject:
-    """`ran_with` only where a hook, an approver or the tool itself changed the arguments."""
+    """`ran_with` is recorded only if a hook, an approver or the tool changed the arguments."""
     ending: JsonObject = {
         "outcome": "error" if completed.wire.get("isError") is True else "completed"
     }
@@ -170,7 +172,8 @@ def _redact_message(message: str) -> str:
 def build_hook_record(
     record: HookRecord, *, scope: str, call: str | None, now: float
 ) -> JsonObject:
-    """One line of the journal, secrets redacted. `now` is in seconds since the epoch."""
+    """Return the record of a hook event, with secrets redacted. `now` is in seconds since the
+    epoch."""
     return {
         "time": format_timestamp(now),
         "scope": scope,

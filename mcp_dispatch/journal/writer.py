@@ -1,4 +1,5 @@
-"""The journal's file: one line per record, appended whole, never in a call's way."""
+"""The journal file: each record is one line, appended with a single write; a failure never affects
+a call."""
 
 import errno
 import json
@@ -30,9 +31,9 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """This process's own file in the journal directory, which other processes share.
+    """The file of this process in the journal directory, which other processes share.
 
-    A record that cannot be written never fails a call: it is counted in `lost`, and the first
+    A record that cannot be written does not fail the call: it is counted in `lost`, and the first
     problem is logged.
     """
 
@@ -49,11 +50,10 @@ class Journal:
             self._log_once(problem.strerror or str(problem))
 
     async def record(self, entry: JsonObject) -> None:
-        """Appends `entry` as one line.
+        """Append `entry` as one line.
 
-        It writes at once, without a thread: the page cache takes a line in some ten microseconds,
-        a hop to a thread costs several times that. Nothing here waits, so a call that is being
-        cancelled is recorded too.
+        It writes directly: a write to the page cache takes about ten microseconds, a worker thread
+        several times that. The method never waits, so a cancelled call is recorded too.
         """
         try:
             self._append(_format_line(entry))
@@ -73,7 +73,8 @@ class Journal:
         return self._descriptor
 
     def _append(self, line: bytes) -> None:
-        """One write per line. What a full disk took of it is taken back: no line is torn."""
+        """Write the line at once. If the disk is full, remove the part that was written: the file
+        has complete lines only."""
         descriptor = self._ensure_open()
         written = os.write(descriptor, line)
         if written < len(line):
@@ -91,12 +92,12 @@ class Journal:
 
 
 def _format_line(entry: JsonObject) -> bytes:
-    """Every control, bidi and non-ASCII character escaped: one record is one line anywhere."""
+    """Escape every control and non-ASCII character, so that every reader sees one line."""
     return json.dumps(entry, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def remove_old_files(directory: Path, days: int) -> int:
-    """Removes journal files last written more than `days` ago, and nothing else; how many."""
+    """Remove journal files that were last written more than `days` ago; return their number."""
     before = time.time() - days * 86_400
     removed = 0
     with suppress(OSError):
@@ -108,7 +109,7 @@ def remove_old_files(directory: Path, days: int) -> int:
 
 
 def _remove_if_older(path: Path, before: float) -> bool:
-    """Another process may be removing the same file: that is not a problem."""
+    """Another process may remove the same file at the same time."""
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_mtime >= before:

@@ -1,1 +1,1 @@
-"""The words everyone uses: frozen, plain, no I/O."""
+"""Values that every package uses: frozen dataclasses and Protocols, without I/O."""

@@ -1,4 +1,4 @@
-"""Asking a person: the question, and the replies that can come back."""
+"""Approval of a call by a person: the question, and the possible replies."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +12,7 @@ from mcp_dispatch.model.tools import Progress
 
 
 class ApprovalScope(Enum):
-    """How far a yes reaches."""
+    """How long an approval holds."""
 
     ONCE = "once"
     SESSION = "session"
@@ -21,9 +21,10 @@ class ApprovalScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RememberOptions:
-    """What a lasting yes would set down: these rules, and for "always" in this file.
+    """What a lasting approval stores: these rules, for "always" in this file.
 
-    Without rules only this one call can be allowed; without a file not for good.
+    Without rules only this one call can be allowed; without a file, an approval ends with the
+    session.
     """
 
     rules: tuple[str, ...] = ()
@@ -42,47 +43,48 @@ ONCE_ONLY = RememberOptions()
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """May this exact call run?"""
+    """The question whether this exact call may run."""
 
     tool: str
     arguments: JsonObject
     decision: Decision
     allow_line: str | None
-    """The line of settings.json that would have made the question needless, if there is one."""
+    """The line of settings.json that would allow the call without a question, if there is one."""
 
     options: RememberOptions = ONCE_ONLY
     key: str = ""
-    """The same for the same call of the same scope, asked for the same reason; nothing else has it."""
+    """Identifies the call, its scope and the reason to ask; equal questions have equal keys."""
 
     scope_id: str = ""
     via_call_tool: bool = False
-    """The call came through `call_tool`."""
+    """Whether the call came through `call_tool`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A yes to this call, and to more of its kind where it reaches further."""
+    """The call may run; for a longer `scope`, similar calls may run too."""
 
     scope: ApprovalScope = ApprovalScope.ONCE
     by: str = field(default="client", compare=False)
-    """Who was asked: the client, a terminal, or nobody (the fallback)."""
+    """What approved the call: the client, a terminal, or the fallback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A no, a cancel, a time-out or an answer that makes no sense."""
+    """A refusal, a cancellation, a timeout or an invalid answer."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CannotAsk:
-    """The question could not be put. Only this moves on to the next approver."""
+    """The question could not be asked. Only this reply makes the next approver ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskDeferred:
-    """A 2026-07-28 client takes the question along and makes the call again with the answer."""
+    """A client of protocol version 2026-07-28 gets the question as the result of the call, and
+    sends the call again with the answer."""
 
     input_requests: JsonObject
 
@@ -91,18 +93,19 @@ ApprovalReply = Approved | Declined | CannotAsk | AskDeferred
 
 
 class Caller(Protocol):
-    """Whoever made the call, as far as the pipeline needs to reach them."""
+    """The sender of a call, as far as the pipeline needs it."""
 
     @property
     def progress(self) -> Progress: ...
 
     @property
     def client(self) -> Client:
-        """For the questions of servers."""
+        """Receives the requests that servers send while they work on the call."""
         ...
 
     async def ask(self, question: Question) -> ApprovalReply: ...
 
     async def wait_until_ready(self) -> None:
-        """Waits until the caller takes answers again, so that unread ones stay bounded."""
+        """Wait until the caller reads results again, so that the number of unread results is
+        bounded."""
         ...

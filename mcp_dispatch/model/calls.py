@@ -1,4 +1,4 @@
-"""One frozen type per point of a call's way. A stage takes the one before it and gives the next.
+"""The states of a call, one frozen type each. A stage takes one type and returns the next.
 
 ToolCall → ResolvedCall → ValidCall → CheckedCall → ReviewedCall → PermittedCall → Executed
 → Completed
@@ -18,7 +18,7 @@ from mcp_dispatch.model.tools import Replacement, Sharing, Tool, ToolAsk, ToolRe
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """New arguments for the call, and the hook that wants them."""
+    """New arguments for the call, and the hook that returned them."""
 
     arguments: JsonObject
     by: str
@@ -26,16 +26,17 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class PreHookResult:
-    """What PreToolUse hooks said of a call, all together."""
+    """The combined result of the PreToolUse hooks of a call."""
 
     votes: tuple[Vote, ...] = ()
     contexts: tuple[str, ...] = ()
     rewrite: Rewrite | None = None
     stopped: str | None = None
-    """A hook said `continue: false`: the reason. The tool still runs; the result is marked."""
+    """The reason of a hook that returned `continue: false`. The tool still runs; its result is
+    marked."""
 
     def merge(self, later: "PreHookResult") -> "PreHookResult":
-        """Both together; what was rewritten later stands."""
+        """Combine two results; the later rewrite wins."""
         reasons = [each for each in (self.stopped, later.stopped) if each is not None]
         return PreHookResult(
             votes=(*self.votes, *later.votes),
@@ -47,14 +48,14 @@ class PreHookResult:
 
 @dataclass(frozen=True, slots=True)
 class NewOutput:
-    """What a hook wants in place of a tool's result."""
+    """What a hook returns in place of a tool's result."""
 
     value: Json
 
 
 @dataclass(frozen=True, slots=True)
 class PostHookResult:
-    """What PostToolUse or PostToolUseFailure hooks said, all together."""
+    """The combined result of PostToolUse or PostToolUseFailure hooks."""
 
     contexts: tuple[str, ...] = ()
     stopped: str | None = None
@@ -63,7 +64,8 @@ class PostHookResult:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
-    """A call made again with the answer to our question: hooks are not run a second time."""
+    """The answer to our question, sent with the repeated call. PreToolUse hooks do not run
+    again."""
 
     context: "AskedContext"
     response: JsonObject
@@ -71,8 +73,8 @@ class ApprovalAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AskedContext:
-    """What was known when the question was put: a yes is meant for these files, and a lasting one
-    for what was offered."""
+    """What the question was about: an approval holds for these files, and a lasting one for these
+    options."""
 
     review: PreHookResult
     resolved_paths: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: {})
@@ -81,7 +83,8 @@ class AskedContext:
 
 @dataclass(frozen=True, slots=True)
 class CallRetry:
-    """A call made again with the answers to a server's own questions: it runs on from there."""
+    """The answers to a server's questions, sent with the repeated call, which continues the
+    first."""
 
     review: PreHookResult
     retry: Retry
@@ -89,7 +92,8 @@ class CallRetry:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as it arrived. `id` is ours; `tool_use_id` the model's own where the client sent it."""
+    """A call as it was received. `id` is ours; `tool_use_id` is the model's if the client sent
+    it."""
 
     id: str
     tool_use_id: str
@@ -98,13 +102,13 @@ class ToolCall:
     meta: JsonObject = field(default_factory=lambda: {})
     approval_answer: ApprovalAnswer | None = None
     via_call_tool: bool = False
-    """It came as the content of a `call_tool`: the client that let it through saw only that."""
+    """Whether the call came inside a `call_tool`: the client has approved only the `call_tool`."""
     call_retry: "CallRetry | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """The tool exists. `unseen`: nobody has shown the caller its schema yet."""
+    """The tool exists. `schema_unseen`: the caller has not received its schema yet."""
 
     call: ToolCall
     tool: Tool
@@ -113,7 +117,7 @@ class ResolvedCall:
 
 @dataclass(frozen=True, slots=True)
 class ValidCall:
-    """The arguments fit the tool's schema."""
+    """The arguments are valid for the tool's schema."""
 
     resolved: ResolvedCall
     arguments: JsonObject
@@ -122,7 +126,7 @@ class ValidCall:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """The tool itself accepts the arguments, which are canonical now."""
+    """The tool has accepted the arguments and made them canonical."""
 
     valid: ValidCall
     arguments: JsonObject
@@ -139,8 +143,8 @@ class CheckedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedCall:
-    """Hooks have spoken. `checked` is what will run; `original` what was asked for, which a deny
-    rule still forbids."""
+    """PreToolUse hooks have run. `checked` is what will run; `original` is the call before a
+    rewrite, which a deny rule still denies."""
 
     checked: CheckedCall
     original: CheckedCall
@@ -149,15 +153,15 @@ class ReviewedCall:
 
 @dataclass(frozen=True, slots=True)
 class PermittedCall:
-    """Rules, mode and, where asked, a person allow it. Only `authorize` builds one."""
+    """Rules, mode and, if asked, a person allow the call. Only `authorize` creates one."""
 
     reviewed: ReviewedCall
     decision: Decision
     judged_paths: frozenset[Path] = frozenset()
-    """The real paths that were judged: the tool opens no other."""
+    """The resolved paths that were authorized: the tool opens no others."""
 
     approved: Approved | None = None
-    """The yes that it took; None where the rules alone allow it."""
+    """The approval; None if the rules alone allow the call."""
 
     @property
     def arguments(self) -> JsonObject:
@@ -170,7 +174,7 @@ class PermittedCall:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The tool ran; a failing tool is a result with `isError`."""
+    """The tool has run; a failure is a result with `isError`."""
 
     permitted: PermittedCall
     result: ToolResult
@@ -179,7 +183,7 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The result as it is delivered, what of it was replaced, and what hooks and we added."""
+    """The result as it is delivered, its replaced parts, and the notes that were added."""
 
     executed: Executed
     wire: JsonObject
@@ -189,7 +193,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class BatchedCall:
-    """A finished call as hooks of its batch are told of it; `response` is what the model reads."""
+    """A finished call in the input of PostToolBatch hooks; `response` is what the model reads."""
 
     tool: str
     arguments: JsonObject

@@ -1,4 +1,5 @@
-"""Decisions: every source casts a vote, votes fall into tiers, the first tier that speaks decides."""
+"""Decisions: rules, hooks and tools cast votes; each vote has a tier; the first tier with a vote
+decides."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from enum import IntEnum
 
 
 class Effect(IntEnum):
-    """Ordered, so that combining is `max`."""
+    """Ordered by strictness, so that effects are combined with `max`."""
 
     ALLOW = 0
     ASK = 1
@@ -14,7 +15,7 @@ class Effect(IntEnum):
 
 
 class Tier(IntEnum):
-    """Who is heard first. The first tier with a vote decides."""
+    """The precedence of votes. The first tier with a vote decides."""
 
     DENY = 1
     HARD_ASK = 2
@@ -25,7 +26,7 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a vote comes from: a rule in a file, a hook's command, or a built-in check."""
+    """The source of a vote: a rule in a file, a hook's command, or a built-in check."""
 
     source: str
     line: int | None = None
@@ -46,7 +47,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the votes add up to. `by` is the vote that decided."""
+    """The result of all votes. `by` is the deciding vote."""
 
     effect: Effect
     by: Vote
@@ -54,12 +55,13 @@ class Decision:
 
     @property
     def undecided(self) -> bool:
-        """Nobody asked for the question: it is only that nobody answered it beforehand."""
+        """Whether no rule, hook or tool has voted, so that the default applies."""
         return self.by.tier is Tier.UNDECIDED
 
 
 def decide(votes: Iterable[Vote]) -> Decision:
-    """The strictest vote of the first tier that has one. At least one vote is needed."""
+    """Return the strictest vote of the first tier that has votes. There must be at least one
+    vote."""
     every = tuple(votes)
     by = min(every, key=lambda vote: (vote.tier, -vote.effect))
     return Decision(by.effect, by, every)

@@ -1,8 +1,8 @@
 """Our exceptions.
 
 MCPDispatchError
-├── Refused        ends a call early; caught once, in the dispatcher
-└── StartError     stops the start: what is wrong, in one line
+├── Refused        ends a call early; caught in the dispatcher only
+└── StartError     prevents the start; the message is one line
     └── ConfigError    file, key, value, expectation
 """
 
@@ -11,11 +11,11 @@ from mcp_dispatch.model.outcome import Refusal, RefusedBy
 
 
 class MCPDispatchError(Exception):
-    """Base of every exception of ours."""
+    """Base class of all our exceptions."""
 
 
 class Refused(MCPDispatchError):
-    """The call is turned down."""
+    """The call is refused before its tool runs."""
 
     def __init__(self, by: RefusedBy, message: str, decision: Decision | None = None) -> None:
         super().__init__(message)
@@ -23,11 +23,11 @@ class Refused(MCPDispatchError):
 
 
 class StartError(MCPDispatchError):
-    """The server cannot start; the message is one line for the person who started it."""
+    """The server cannot start. The message is one line for the operator."""
 
 
 class ConfigError(StartError):
-    """A settings or server file is wrong in a way that cannot be skipped."""
+    """A settings file or server file has an error that cannot be skipped."""
 
     def __init__(self, file: str, key: str, problem: str) -> None:
         where = f"{file}: {key}" if key else file

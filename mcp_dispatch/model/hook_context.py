@@ -1,4 +1,4 @@
-"""What hooks are told about the world around a call, and where their words go beside the answer."""
+"""The context of hooks: the session they run in, and the sink for their output."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -9,7 +9,7 @@ from mcp_dispatch.model.json import JsonObject
 
 
 class HookEvent(Enum):
-    """What the journal records of hooks."""
+    """The events of hooks that the journal records."""
 
     PERMISSION_DECISION = "hook_permission_decision"
     CANCELLED = "hook_cancelled"
@@ -21,7 +21,7 @@ class HookEvent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HookRecord:
-    """One line for the journal. `hook` is a name like `PreToolUse:Bash`."""
+    """One journal record. `hook` is a name like `PreToolUse:Bash`."""
 
     event: HookEvent
     hook: str
@@ -29,25 +29,25 @@ class HookRecord:
 
 
 class HookSink(Protocol):
-    """Where the words of a hook go, beside its answer."""
+    """Receives the output of hooks that is not part of their decision."""
 
     async def show_status(self, message: str) -> None:
-        """Tells the client what is being waited for."""
+        """Show the client which hook is running."""
         ...
 
     def add_note(self, text: str) -> None:
-        """Tells the model, with the next result of this scope."""
+        """Keep a text for the model; the next result of this scope carries it."""
         ...
 
     async def store_text(self, text: str) -> str:
-        """Keeps a text that is too long for the model; what the model is shown instead."""
+        """Store a text that is too long for the model, and return the text that replaces it."""
         ...
 
     async def record(self, record: HookRecord) -> None: ...
 
 
 class NullSink:
-    """For hooks without a client and a journal."""
+    """The sink of hooks without a client and a journal."""
 
     async def show_status(self, message: str) -> None:
         return None

@@ -1,4 +1,4 @@
-"""JSON as Python holds it: the values that arrive, travel and leave unchanged."""
+"""JSON values as Python objects."""
 
 import json
 from typing import TypeAlias
@@ -8,5 +8,6 @@ JsonObject: TypeAlias = dict[str, Json]
 
 
 def to_canonical_json(value: Json) -> str:
-    """One text for one value: `1`, `1.0` and `true` are three, though Python calls them equal."""
+    """Return a text that is equal for equal JSON values only: `1`, `1.0` and `true` are equal in
+    Python but not in JSON."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,5 @@
-"""How a call can end: `Completed | Refusal | Suspended | ProtocolError | Cancelled`."""
+"""The possible outcomes of a call: `Completed | Refusal | Suspended | ProtocolError |
+Cancelled`."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -8,7 +9,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 
 
 class RefusedBy(Enum):
-    """The stage that turned the call down."""
+    """The stage that refused the call."""
 
     LOOKUP = "lookup"
     SCHEMA = "schema"
@@ -19,17 +20,18 @@ class RefusedBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The call was turned down before it ran; `message` tells the model why and what next."""
+    """The call was refused before it ran; `message` tells the model why and what to do next."""
 
     by: RefusedBy
     message: str
     decision: Decision | None = field(default=None, compare=False, repr=False)
-    """The votes behind a permission refusal, for the journal."""
+    """The decision of a permission refusal, for the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A 2026-07-28 call that needs an answer first; the client retries with `state`."""
+    """A call of protocol version 2026-07-28 that needs an answer; the client sends it again with
+    `state`."""
 
     input_requests: JsonObject
     state: str
@@ -37,7 +39,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolError:
-    """A JSON-RPC error, an upstream's own or ours; handed on as it came."""
+    """A JSON-RPC error of an upstream or of ours, forwarded unchanged."""
 
     code: int
     message: str
@@ -64,7 +66,7 @@ def format_error(message: str) -> str:
 
 
 def strip_error_tags(text: str) -> str:
-    """An error without the marks that models know it by."""
+    """Remove the tags that mark an error for models."""
     return text.removeprefix(_ERROR_START).removesuffix(_ERROR_END)
 
 

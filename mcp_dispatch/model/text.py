@@ -1,4 +1,4 @@
-"""Text of others, made fit for people's eyes."""
+"""Functions that escape, truncate and shorten text."""
 
 import unicodedata
 from typing import Final
@@ -7,8 +7,8 @@ _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
 
 
 def escape_control_characters(text: str) -> str:
-    """Control, bidi and invisible characters are shown as escapes, line breaks kept: what a person
-    reads is what was meant."""
+    """Escape control, bidi and invisible characters; keep line breaks. A person then sees every
+    character of the text."""
     return "".join(char if _is_plain(char) else escape_character(char) for char in text)
 
 
@@ -22,20 +22,21 @@ def _is_plain(char: str) -> bool:
 
 
 MAX_TEXT_CHARS: Final = 10_000
-"""Characters of one string of a hook that reach the model."""
+"""The maximum length of one string of a hook that the model receives."""
 
 _MAX_EXCERPT_CHARS: Final = 80
 
 
 def truncate_with_count(text: str) -> str:
-    """The head of a text that is too long, and how much is missing."""
+    """Return the start of a text that is too long, and the number of missing characters."""
     if len(text) <= MAX_TEXT_CHARS:
         return text
     return f"{text[:MAX_TEXT_CHARS]}\n... [{len(text) - MAX_TEXT_CHARS} characters truncated] ..."
 
 
 def truncate_middle(text: str) -> str:
-    """Head and tail of a text that is too long: an error often ends with its cause."""
+    """Return the start and the end of a text that is too long: an error often ends with its
+    cause."""
     if len(text) <= MAX_TEXT_CHARS:
         return text
     half = MAX_TEXT_CHARS // 2
@@ -44,7 +45,7 @@ def truncate_middle(text: str) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """One line in which control, bidi and other unprintable characters are escapes."""
+    """Escape control, bidi and other unprintable characters, line breaks included."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in text
@@ -52,7 +53,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def format_excerpt(text: str) -> str:
-    """The first of a text, short and escape_unprintable, for a message or a name."""
+    """Return the start of a text, escaped, for a message or a name."""
     return escape_unprintable(
         text if len(text) <= _MAX_EXCERPT_CHARS else f"{text[:_MAX_EXCERPT_CHARS]}…"
     )

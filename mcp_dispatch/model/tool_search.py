@@ -1,4 +1,4 @@
-"""What a search for tools came to."""
+"""The result of a search for tools."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from mcp_dispatch.model.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class UnavailableServer:
-    """A server that cannot be reached, and why, in words that follow its name."""
+    """A server that cannot be reached; `problem` is a phrase that follows its name."""
 
     server: str
     problem: str
@@ -15,9 +15,9 @@ class UnavailableServer:
 
 @dataclass(frozen=True, slots=True)
 class ToolSearchResult:
-    """`tools` are the best, in order, out of `total` that were looked through; `deferred` the rule
-    names of those that the list does not have from the start. `remarks` say what was asked for and
-    not found, and what is near."""
+    """`tools` are the best matches of `total` searched tools, best first; `deferred` are the rule
+    names of those that are not listed from the start. `remarks` name what was not found, and
+    similar names."""
 
     tools: tuple[Tool, ...]
     total: int

@@ -1,4 +1,4 @@
-"""What a tool is: one interface for built-ins and for the tools of upstream servers."""
+"""The interface of tools, for built-in tools and for those of upstream servers."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from mcp_dispatch.model.outcome import ProtocolError
 
 
 class ReplacementReason(Enum):
-    """Why a part of a result was replaced."""
+    """The reason why a part of a result was replaced."""
 
     SIZE = "over the limit of its tool"
     BATCH = "over the budget of its batch"
@@ -24,8 +24,8 @@ class ReplacementReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One part: what it was, its size in bytes, and the file that holds it; without a file, the
-    problem is why there is none, and its middle was left out."""
+    """A replaced part of a result: its description, its size in bytes, and the file that contains
+    it. Without a file, `problem` is the reason, and the middle of the part was left out."""
 
     reason: ReplacementReason
     part: str
@@ -43,18 +43,18 @@ class Replacement:
 
 
 Progress = Callable[[JsonObject], Awaitable[None]]
-"""Takes `{"progress": n, "total"?: n, "message"?: text, ...}`, without the client's token."""
+"""Sends `{"progress": n, "total"?: n, "message"?: text, ...}`, without the client's token."""
 
 
 class Sharing(Enum):
-    """Whether a call may run beside others of its scope."""
+    """Whether a call may run at the same time as other calls of its scope."""
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
 
 
 class Interrupt(Enum):
-    """What a cancel does to a running call: stop it, or let it finish and drop its answer."""
+    """What a cancellation does to a running call: stop it, or let it finish and drop its result."""
 
     CANCEL = "cancel"
     BLOCK = "block"
@@ -62,7 +62,7 @@ class Interrupt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileSeen:
-    """A file as the scope last read or wrote it. A partial view is not a read."""
+    """A file as the scope last read or wrote it. A partial read does not count as a read."""
 
     mtime_ns: int
     size: int
@@ -72,7 +72,7 @@ class FileSeen:
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A change of context: `path` (absolute, resolved) has been seen in this state."""
+    """A change of context: `path` (absolute, resolved) was read or written in this state."""
 
     path: str
     seen: FileSeen
@@ -87,14 +87,15 @@ class DirectoryChanged:
 
 @dataclass(frozen=True, slots=True)
 class FileDelivered:
-    """A change of context: the file `path` of ours was handed out, so this scope may read it."""
+    """A change of context: our file `path` was delivered, so this scope may read it."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsActivated:
-    """A change of context: the tools with these rule names have been shown with their schemas."""
+    """A change of context: the model has received the schemas of the tools with these rule
+    names."""
 
     tools: tuple[str, ...]
 
@@ -104,21 +105,20 @@ ContextChange = FileRead | DirectoryChanged | FileDelivered | ToolsActivated
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered.
+    """The result of a tool.
 
-    `wire` is the whole MCP result as it came or as it will leave (`content`, `isError`,
-    `structuredContent`, `_meta`, unknown fields). `response` is the structured output that
-    PostToolUse hooks see.
+    `wire` is the complete MCP result (`content`, `isError`, `structuredContent`, `_meta`, unknown
+    fields). `response` is the structured output in the input of PostToolUse hooks.
     """
 
     wire: JsonObject
     response: Json = None
     changes: tuple[ContextChange, ...] = ()
     replaced: tuple[Replacement, ...] = ()
-    """What the tool itself has kept on disk instead."""
+    """The parts that the tool itself has stored on disk."""
 
     foreign: bool = False
-    """Its text was written by others, who may imitate our markers in it."""
+    """Whether the text comes from outside, so that it may imitate our markers."""
 
     @property
     def is_error(self) -> bool:
@@ -132,7 +132,8 @@ def build_text_result(
 
 
 def build_error_result(text: str, *, response: Json = None) -> ToolResult:
-    """The tool ran and failed. (A call that is turned down is a `Refused`, not a result.)"""
+    """Return the result of a tool that ran and failed. (A refused call raises `Refused`
+    instead.)"""
     wire: JsonObject = {"content": [build_text_block(text)], "isError": True}
     return ToolResult(wire, response)
 
@@ -142,7 +143,7 @@ def build_text_block(text: str) -> JsonObject:
 
 
 class ScopeView(Protocol):
-    """What a tool may know of the scope that called it."""
+    """The part of a scope that tools may use."""
 
     @property
     def id(self) -> str: ...
@@ -150,64 +151,65 @@ class ScopeView(Protocol):
     def cwd(self) -> Path | None: ...
     def find_seen_file(self, path: str) -> FileSeen | None: ...
     def is_delivered(self, path: str) -> bool:
-        """Whether `path` is a kept result that was delivered to this scope."""
+        """Whether `path` is a stored result that was delivered to this scope."""
         ...
 
 
 async def ignore_progress(_: JsonObject) -> None:
-    """For callers that did not ask for progress."""
+    """The progress callback of callers that did not request progress."""
 
 
 def hide_nothing(_: Path) -> bool:
-    """For callers without rules."""
+    """The default without rules: no file is hidden."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a running tool is given beside its arguments."""
+    """What a tool receives in addition to its arguments."""
 
     call_id: str
     scope: ScopeView
     progress: Progress = ignore_progress
     meta: JsonObject = field(default_factory=lambda: {})
     is_hidden: Callable[[Path], bool] = hide_nothing
-    """Whether a rule denies reading this file (absolute): a search leaves it out."""
+    """Whether a rule denies reading this absolute path: a search leaves the file out."""
 
     client_bridge: ClientBridge | None = None
-    """Who answers a server's questions while it works on the call; None where nobody can."""
+    """Handles the requests that a server sends while it works on the call; None if there is no
+    client."""
 
     retry: Retry | None = None
-    """The call was made again to go on from here."""
+    """The continuation and the answers, if the call was sent again."""
 
     decision: Decision | None = None
-    """What permitted the call; known once it runs."""
+    """The decision that permitted the call; set when the tool runs."""
 
     judged_paths: frozenset[Path] | None = None
-    """The real paths that the decision was about, and the only ones that a tool may open when it
-    runs; None where nothing was decided yet."""
+    """The resolved paths that were authorized: the tool may open no others. None before the
+    decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAsk:
-    """The tool itself wants a person to confirm this call, for this reason."""
+    """The tool requires that a person confirms the call, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The tool's own verdict: the arguments made canonical, and perhaps a question."""
+    """The result of the tool's own check: canonical arguments, and possibly a question."""
 
     arguments: JsonObject
     ask: ToolAsk | None = None
 
 
 class Validator(Protocol):
-    """A compiled input schema."""
+    """A compiled JSON schema."""
 
     def find_problems(self, arguments: Json) -> list[str]:
-        """Every way in which `arguments` break the schema, in words a model can act on."""
+        """Return every violation of the schema, in words that a model can act on."""
         ...
 
 
@@ -216,17 +218,17 @@ class Tool(Protocol):
 
     @property
     def name(self) -> str:
-        """The exposed name, as listed and called."""
+        """The exposed name, under which the tool is listed and called."""
         ...
 
     @property
     def rule_name(self) -> str:
-        """The name rules, hooks and the journal know: `Read`, `mcp__server__tool`."""
+        """The name in rules, hooks and the journal: `Read`, `mcp__server__tool`."""
         ...
 
     @property
     def server(self) -> str | None:
-        """The upstream it belongs to; None for a built-in."""
+        """The upstream server of the tool; None for a built-in tool."""
         ...
 
     @property
@@ -242,18 +244,20 @@ class Tool(Protocol):
 
     @property
     def result_limit(self) -> int | None:
-        """Characters over which a result is kept on disk; None for a tool that bounds itself."""
+        """The number of characters above which a result is stored on disk; None for a tool that
+        limits its results itself."""
         ...
 
     @property
     def output_validator(self) -> Validator | None:
-        """What clients hold its structured content against; None where no schema is advertised."""
+        """Validates the structured content as clients do; None if the tool declares no output
+        schema."""
         ...
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing: ...
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """The tool's semantic check. Raises `Refused` (SEMANTIC); changes nothing."""
+        """Check the arguments without side effects. Raise `Refused` (SEMANTIC)."""
         ...
 
     async def run(
@@ -262,6 +266,6 @@ class Tool(Protocol):
 
 
 def hash_definition(definition: JsonObject) -> str:
-    """Of all that a tool says of itself. Its name in the list is our choice and no part of it."""
+    """Return a digest of the definition without its name, which is our choice."""
     said: JsonObject = {key: value for key, value in definition.items() if key != "name"}
     return hashlib.sha256(to_canonical_json(said).encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,5 @@
-"""What waits behind `tool_search`, by name: a model ignores a search of which it knows nothing."""
+"""The names of deferred tools for the description of `tool_search`: a model uses the search only if
+it knows what there is to find."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -6,8 +7,8 @@ from itertools import zip_longest
 from mcp_dispatch.model.tools import Tool
 
 MAX_CHARS = 1_300
-"""Characters. Some clients cut descriptions and instructions off at 2,048, and every model pays
-for them with each request."""
+"""Some clients cut descriptions and instructions at 2,048 characters, and they cost tokens in every
+request."""
 
 _MAX_NAME_CHARS = 64
 _COUNT_CHARS = len(" and 9999 more")
@@ -15,8 +16,8 @@ _MORE_SERVERS_CHARS = len("\n- and 9999 more servers")
 
 
 class Announcement:
-    """Keeps its words, which stand early in what models cache, for as long as the same servers
-    have something to announce."""
+    """Renders the names of deferred tools. The text changes only when the set of servers changes:
+    it is near the start of the prompt, and a change invalidates the prompt cache of the model."""
 
     def __init__(self) -> None:
         self._servers: frozenset[str] = frozenset()
@@ -30,7 +31,8 @@ class Announcement:
 
 
 def group_names_by_server(tools: Iterable[Tool]) -> dict[str, list[str]]:
-    """Of upstream tools, in the alphabet of rules: a name cannot carry a sentence."""
+    """Return the names of upstream tools without their prefix. Rule names have a restricted
+    alphabet, so that a name cannot contain instructions for the model."""
     names: dict[str, list[str]] = {}
     for tool in sorted(tools, key=lambda tool: tool.rule_name):
         if tool.server is not None:
@@ -40,8 +42,8 @@ def group_names_by_server(tools: Iterable[Tool]) -> dict[str, list[str]]:
 
 
 def render_names(names: Mapping[str, Sequence[str]], max_chars: int = MAX_CHARS) -> str:
-    """A line for each server, as many as there is room for; then as many names as there is room
-    for, every server in turn."""
+    """Return a line for each server, with names of its tools. Lines come first, then names, one per
+    server in turn, until `max_chars` is reached."""
     shown: dict[str, list[str]] = {}
     left = max_chars
     for server in names:
@@ -69,7 +71,7 @@ def _iterate_round_robin(names: Mapping[str, Sequence[str]]) -> Iterator[tuple[s
 
 
 def _format_line(server: str, shown: Sequence[str], count: int) -> str:
-    """A server of which nothing is known yet has no count."""
+    """A server whose tools are not known yet has no count."""
     hidden = count - len(shown)
     if not count:
         return f"- {server}"

@@ -1,4 +1,4 @@
-"""Which tools of upstream servers are listed, and which wait until `tool_search` finds them."""
+"""Decides which upstream tools are listed and which are deferred until `tool_search` finds them."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ _BYTES_PER_TOKEN = 4
 
 
 def estimate_tokens(definition: JsonObject) -> int:
-    """By its length as compact JSON: about right for English and for code, without a tokenizer."""
+    """Estimate the tokens of a definition by its length as compact JSON, without a tokenizer."""
     text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
@@ -28,7 +28,7 @@ class DeferralMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeferralSettings:
-    """`auto` defers when there are more tools, or tokens of definitions, than this."""
+    """`auto` defers if there are more tools, or more tokens of definitions, than these limits."""
 
     mode: DeferralMode = DeferralMode.AUTO
     max_tools: int = 40
@@ -36,10 +36,10 @@ class DeferralSettings:
 
 
 class Deferral:
-    """Decided once, by the tools that are there then: a list that clients and models have cached
-    must not turn over because one more server came up.
+    """Decides once, by the tools known then: clients and models cache the tool list, so it must not
+    change because another server connects.
 
-    `always_load` is what the person wrote in a server's entry, None where nothing.
+    `find_always_load` returns the `alwaysLoad` setting of a server, or None.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Deferral:
 
     @property
     def enabled(self) -> bool:
-        """Whether tools may ever be deferred."""
+        """Whether tools can be deferred at all."""
         return self._settings.mode is not DeferralMode.NEVER
 
     @property
@@ -61,12 +61,12 @@ class Deferral:
         return self._is_active is not None
 
     def decide(self, tools: Iterable[Tool]) -> None:
-        """`tools` are all that would be listed; nothing changes from the second time on."""
+        """Decide by the tools that would be listed. Later calls change nothing."""
         if self._is_active is None:
             self._is_active = self._is_over_limit([tool for tool in tools if self._can_defer(tool)])
 
     def is_deferred(self, tool: Tool) -> bool:
-        """Nothing is deferred until it is decided, but for servers whose entry asks for it."""
+        """Before the decision, only tools of servers with `alwaysLoad: false` are deferred."""
         if not self.enabled or not self._can_defer(tool):
             return False
         return self._is_active is True or self._find_entry_setting(tool) is False
@@ -76,8 +76,9 @@ class Deferral:
         return len(tools) > self._settings.max_tools or tokens > self._settings.max_tokens
 
     def _can_defer(self, tool: Tool) -> bool:
-        """Built-ins never do. A server's entry says so for all its tools, a tool may say otherwise
-        of itself; but what the entry keeps back no server can push into the list."""
+        """Whether the tool may be deferred. Built-in tools are not. The setting of the server
+        counts for all its tools; a tool can override it with its own metadata, but not if the
+        setting is false."""
         if tool.server is None:
             return False
         entry, own = self._find_entry_setting(tool), _read_always_load(tool.definition.get("_meta"))

@@ -1,4 +1,4 @@
-"""All tools at a glance: where each comes from, whether it is listed, and what it costs."""
+"""An inventory of all tools: their servers, states and token costs."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class ToolState(Enum):
     LOADED = "loaded"
     DEFERRED = "deferred"
     ACTIVATED = "activated"
-    """Deferred, and found by a client of a server that runs now."""
+    """Deferred, and found by a client of a running server process."""
 
     SHADOWED = "shadowed"
-    """Another tool has its name; it can be called by its rule name."""
+    """Another tool has the same name; this one can be called by its rule name."""
 
     HIDDEN = "hidden"
-    """A deny rule takes it away."""
+    """A deny rule hides the tool."""
 
     DOWN = "down"
     """Its server cannot be reached."""
@@ -36,14 +36,15 @@ class ToolSummary:
     rule_name: str
     state: ToolState
     sharing: str
-    """`shared`: beside others; `server`: alone among its server's; else alone."""
+    """`shared`: runs beside other calls; `server`: alone among the calls of its server;
+    `exclusive`: alone."""
 
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """A server, or with the name None our own tools."""
+    """The tools of one server, or the built-in tools if `server` is None."""
 
     server: str | None
     state: str
@@ -52,11 +53,11 @@ class ToolSource:
     file: str | None = None
     log: str | None = None
     notes: tuple[str, ...] = ()
-    """Tools that are held back, odd, or no longer what they were, in words."""
+    """Messages about rejected, unusual and changed tools."""
 
     @property
     def tokens(self) -> int:
-        """Of all its definitions, listed or not."""
+        """The tokens of all definitions, listed or not."""
         return sum(tool.tokens for tool in self.tools)
 
     def count(self, *states: ToolState) -> int:
@@ -65,8 +66,8 @@ class ToolSource:
 
 @dataclass(frozen=True, slots=True)
 class ToolInventory:
-    """`listed` are the tokens of the list as a new client gets it, `everything` those it would
-    take without deferring."""
+    """`listed_tokens` is the size of the tool list of a new client, `total_tokens` its size without
+    deferral."""
 
     sources: tuple[ToolSource, ...]
     listed_tokens: int
@@ -83,50 +84,56 @@ def build_inventory(
     activated: Collection[str],
     find_server_tools: Callable[[Supervisor], ServerTools],
 ) -> ToolInventory:
-    """`activated` are the rule names that clients have found."""
-    shelf = listing.tool_list
-    shelf.decide()
+    """`activated` are the rule names of the tools that clients have found."""
+    tool_list = listing.tool_list
+    tool_list.decide()
 
     down = {server.name for server in servers if server.state is ServerState.DOWN}
 
     def find_state(tool: Tool) -> ToolState:
         if tool.server in down:
             return ToolState.DOWN
-        if not shelf.is_deferred(tool):
+        if not tool_list.is_deferred(tool):
             return ToolState.LOADED
         return ToolState.ACTIVATED if tool.rule_name in activated else ToolState.DEFERRED
 
     states = (
-        *((tool, find_state(tool)) for tool in shelf.visible),
+        *((tool, find_state(tool)) for tool in tool_list.visible),
         *((tool, ToolState.HIDDEN) for tool in listing.hidden_tools),
         *((tool, ToolState.SHADOWED) for tool in listing.shadowed_tools),
     )
-    lines: dict[str | None, list[ToolSummary]] = {None: []}
+    summaries: dict[str | None, list[ToolSummary]] = {None: []}
     for tool, state in states:
-        line = ToolSummary(
-            *(tool.name, tool.rule_name, state, _describe_sharing(tool)),
-            estimate_tokens(tool.definition),
+        summary = ToolSummary(
+            name=tool.name,
+            rule_name=tool.rule_name,
+            state=state,
+            sharing=_describe_sharing(tool),
+            tokens=estimate_tokens(tool.definition),
         )
-        lines.setdefault(tool.server, []).append(line)
-    theirs = (
+        summaries.setdefault(tool.server, []).append(summary)
+    sources = (
         ToolSource(
-            *(each.name, each.state.value, each.problem or each.cached.snapshot.problem),
-            tuple(lines.get(each.name, ())),
-            file=str(each.config.file) if each.config.file else None,
-            log=str(each.log),
-            notes=tuple(_collect_notes(each, find_server_tools(each))),
+            server=server.name,
+            state=server.state.value,
+            problem=server.problem or server.cached.snapshot.problem,
+            tools=tuple(summaries.get(server.name, ())),
+            file=str(server.config.file) if server.config.file else None,
+            log=str(server.log),
+            notes=tuple(_collect_notes(server, find_server_tools(server))),
         )
-        for each in servers
+        for server in servers
     )
     return ToolInventory(
-        (ToolSource(None, ServerState.READY.value, None, tuple(lines[None])), *theirs),
-        sum(estimate_tokens(tool.definition) for tool in shelf.list_tools()),
-        sum(estimate_tokens(tool.definition) for tool in shelf.visible),
+        (ToolSource(None, ServerState.READY.value, None, tuple(summaries[None])), *sources),
+        sum(estimate_tokens(tool.definition) for tool in tool_list.list_tools()),
+        sum(estimate_tokens(tool.definition) for tool in tool_list.visible),
     )
 
 
 def _describe_sharing(tool: Tool) -> str:
-    """For a call without arguments; a built-in may decide by them."""
+    """Describe the sharing of a call without arguments; a built-in tool may decide by its
+    arguments."""
     if isinstance(tool, UpstreamTool) and tool.exclusive_on_server:
         return "server"
     try:

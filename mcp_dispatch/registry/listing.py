@@ -1,4 +1,4 @@
-"""What clients are offered: the list of tools, what waits behind it, and the search that finds it."""
+"""The tool list of clients, and the search for the deferred tools."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +30,9 @@ _HASH_SUFFIX_CHARS = len("_12345678")
 
 
 class ToolList:
-    """`visible` are the tools that no rule takes away, in the order of the list. Immutable: when
-    they change there is a new shelf, so that nothing is found which is gone."""
+    """An immutable list of the visible tools, with its search index. `visible` are the tools that
+    no rule hides, in the order of the list. A change creates a new list, so that a search finds no
+    removed tools."""
 
     def __init__(
         self,
@@ -42,11 +43,11 @@ class ToolList:
         self.visible = tuple(visible)
         self._deferral = deferral
         self._instructions = instructions
-        # Without a way to find them, nothing may wait.
+        # Without `tool_search`, deferred tools could not be found.
         self._searchable = any(t.server is None and t.name == TOOL_SEARCH for t in visible)
 
     def decide(self) -> None:
-        """What is deferred, if that is still open."""
+        """Decide which tools are deferred, if that is not decided yet."""
         self._deferral.decide(self.visible)
 
     def is_deferred(self, tool: Tool) -> bool:
@@ -57,8 +58,8 @@ class ToolList:
         return [tool for tool in self.visible if self.is_deferred(tool)]
 
     def list_tools(self, activated: Collection[str] = ()) -> list[Tool]:
-        """What is always there, then the tools with these rule names, in this order: what was
-        listed before keeps its place."""
+        """Return the loaded tools, then the activated ones in the order of their activation: a tool
+        that was listed before keeps its place."""
         loaded = [tool for tool in self.visible if not self.is_deferred(tool)]
         waiting = {tool.rule_name: tool for tool in self.deferred} if activated else {}
         return [*loaded, *(waiting[name] for name in activated if name in waiting)]
@@ -67,17 +68,17 @@ class ToolList:
 
     @property
     def upstream_tools(self) -> list[Tool]:
-        """What can be found."""
+        """The tools that the search can find."""
         return [tool for tool in self.visible if tool.server is not None]
 
     def has_all_names(self, query: str) -> bool:
-        """Whether the query is for exact names, all of which are there."""
+        """Whether the query names exact tools and all of them are known."""
         asked = parse_query(query).names
         names = {name for tool in self.upstream_tools for name in (tool.name, tool.rule_name)}
         return bool(asked) and names.issuperset(asked)
 
     def search(self, query: str, limit: int) -> list[tuple[Tool, ToolHit]]:
-        """The first search builds the index, which takes a moment: call it in a thread."""
+        """Search the tools. The first search builds the index: call it in a worker thread."""
         index, tools = self._index
         wanted = MAX_RESULTS if parse_query(query).names else min(limit, MAX_RESULTS)
         return [(tools[id(hit.entry)], hit) for hit in index.search(query, wanted)]
@@ -99,7 +100,8 @@ class ToolList:
 
 
 def _choose_search_name(tool: Tool, server: str) -> str:
-    """The name whose words say most: the exposed one, but where that was cut, the server's own."""
+    """Return the name for the search index: the exposed name, or the server's own name if the
+    exposed one was shortened."""
     own = tool.rule_name.removeprefix(f"mcp__{server}__")
     exposed = tool.name.removeprefix("mcp__").removeprefix(f"{server}__")
     kept = exposed[:-_HASH_SUFFIX_CHARS]
@@ -107,14 +109,14 @@ def _choose_search_name(tool: Tool, server: str) -> str:
 
 
 SEARCH_TIMEOUT_SECONDS = 5.0
-"""How long a search waits for servers that have never been heard of yet."""
+"""How long a search waits for servers whose tools are not known yet."""
 
 _MORE_TOOLS = "Tools of these servers that are not in your list are found with tool_search:"
 
 
 @dataclass(frozen=True, slots=True)
 class RankedTool:
-    """A tool that was found, whether it waits behind the search, and why it was found."""
+    """A tool that was found, whether it is deferred, and the match."""
 
     tool: Tool
     deferred: bool
@@ -123,7 +125,7 @@ class RankedTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolRanking:
-    """What a query came to, out of `total` tools."""
+    """The result of a query over `total` tools."""
 
     query: str
     ranked: tuple[RankedTool, ...]
@@ -134,7 +136,7 @@ class ToolRanking:
 
 
 class ToolListing:
-    """As old as the server; `show` tells it what there is."""
+    """The tool list of a process. `update` replaces its tools."""
 
     def __init__(self, settings: DeferralSettings, upstreams: Upstreams) -> None:
         self._upstreams = upstreams
@@ -146,26 +148,27 @@ class ToolListing:
         ]
         self._tool_list = ToolList((), self._deferral)
         self.hidden_tools: list[Tool] = []
-        """What a rule takes away."""
+        """The tools that a deny rule hides."""
 
         self.shadowed_tools: list[Tool] = []
-        """What another tool has the name of."""
+        """The tools whose names other tools have."""
 
     @property
     def built_ins(self) -> list[Tool]:
-        """Of what there is only because there are servers."""
+        """`tool_search` and `call_tool`: offered only if upstreams are configured."""
         return (
             list(self._search_tools) if self._deferral.enabled and self._upstreams.servers else []
         )
 
     def update(self, registry: ToolRegistry, policy: Policy) -> None:
-        """What a bare deny takes away is neither listed nor found."""
+        """Replace the tools. A tool that a rule without a pattern denies is neither listed nor
+        found."""
         visible: list[Tool] = []
         self.hidden_tools = []
         for tool in registry.listed:
             denied = policy.find_tool_deny(tool.rule_name, tool.name, tool.server)
             (visible if denied is None else self.hidden_tools).append(tool)
-        self.shadowed_tools = [loser.tool for loser in registry.shadowed]
+        self.shadowed_tools = [shadowed.tool for shadowed in registry.shadowed]
         self._tool_list = ToolList(
             visible,
             self._deferral,
@@ -180,30 +183,32 @@ class ToolListing:
         return self._tool_list.is_deferred(tool)
 
     def list_definitions(self, activated_tools: Sequence[str] = ()) -> list[JsonObject]:
-        """The `tools/list` entries for one who has found the tools with these rule names."""
+        """Return the `tools/list` entries for a client that has found the tools with these rule
+        names."""
         self._tool_list.decide()
         return [tool.definition for tool in self._tool_list.list_tools(activated_tools)]
 
     def build_instructions(self) -> str:
-        """For the greeting, which waits for no server: the servers, and what is known of them."""
+        """Return the server instructions: the names of servers and of their known tools. Waits for
+        no server."""
         if not self.built_ins:
             return ""
-        unheard = [server.name for server in self._upstreams.servers if _is_unknown(server)]
-        if not unheard:
+        unknown = [server.name for server in self._upstreams.servers if _is_unknown(server)]
+        if not unknown:
             self._tool_list.decide()
         known = group_names_by_server(self._tool_list.deferred)
-        names = render_names({**dict.fromkeys(unheard, ()), **known})
+        names = render_names({**dict.fromkeys(unknown, ()), **known})
         return f"{_MORE_TOOLS}\n{names}" if names else ""
 
     # -- the search
 
     async def find(self, query: str, limit: int) -> ToolSearchResult:
-        """For `tool_search`."""
+        """Search for the `tool_search` tool."""
         found = await self.search(query, limit)
         return ToolSearchResult(
-            tuple(each.tool for each in found.ranked),
+            tuple(ranked.tool for ranked in found.ranked),
             found.total,
-            frozenset(each.tool.rule_name for each in found.ranked if each.deferred),
+            frozenset(ranked.tool.rule_name for ranked in found.ranked if ranked.deferred),
             found.remarks,
             found.connecting,
             found.unavailable,
@@ -212,20 +217,20 @@ class ToolListing:
     async def search(self, query: str, limit: int) -> ToolRanking:
         if not self._tool_list.has_all_names(query):
             await self._upstreams.wait_until_settled(SEARCH_TIMEOUT_SECONDS)
-        shelf = self._tool_list
-        shelf.decide()
-        found, remarks = await to_thread.run_sync(_search_list, shelf, query, limit)
-        # Meanwhile a tool may have gone, or have another definition.
-        there = {tool.rule_name: tool for tool in self._tool_list.upstream_tools}
+        tool_list = self._tool_list
+        tool_list.decide()
+        found, remarks = await to_thread.run_sync(_search_list, tool_list, query, limit)
+        # Meanwhile a tool may have been removed, or have another definition.
+        current = {tool.rule_name: tool for tool in self._tool_list.upstream_tools}
         servers = self._upstreams.servers
         return ToolRanking(
             query,
             tuple(
-                RankedTool(there[tool.rule_name], self.is_deferred(tool), hit)
+                RankedTool(current[tool.rule_name], self.is_deferred(tool), hit)
                 for tool, hit in found
-                if tool.rule_name in there
+                if tool.rule_name in current
             ),
-            len(there),
+            len(current),
             remarks,
             tuple(server.name for server in servers if _is_unknown(server)),
             tuple(
@@ -255,5 +260,5 @@ def _describe_unavailable(server: Supervisor) -> UnavailableServer:
 
 
 def _is_unknown(server: Supervisor) -> bool:
-    """Still connecting, and nothing of it has been searched."""
+    """Whether the server still connects and none of its tools are known."""
     return server.state is ServerState.CONNECTING and not server.tools

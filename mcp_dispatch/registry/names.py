@@ -1,4 +1,5 @@
-"""Exposed names: short, within every client's alphabet and length, stable over restarts."""
+"""Exposed names of tools: within the alphabet and length that every client accepts, and stable
+across restarts."""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from enum import Enum
 from mcp_dispatch.model.names import replace_unsafe_characters
 
 DEFAULT_MAX_LENGTH = 45
-"""Every client adds a prefix of its own, and the sum must stay under 64."""
+"""Clients add prefixes of their own, and the total must stay below 64."""
 
 _HASH_LENGTH = 8
 
@@ -18,7 +19,7 @@ class NamingStyle(Enum):
     BARE = "bare"
 
 
-# What every object of a JavaScript client already has: a table of tools there must not meet them.
+# Properties of every JavaScript object: a client that keeps tools in an object must not meet them.
 _JAVASCRIPT_PROPERTIES = frozenset(
     {
         *("constructor", "prototype", "__proto__", "hasOwnProperty", "isPrototypeOf"),
@@ -30,7 +31,7 @@ _JAVASCRIPT_PROPERTIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """`reserved` are names that no upstream tool gets, whether somebody has them now or not."""
+    """How upstream tools are named. `reserved` names are never given to an upstream tool."""
 
     style: NamingStyle = NamingStyle.SERVER
     max_length: int = DEFAULT_MAX_LENGTH
@@ -38,10 +39,10 @@ class Naming:
 
 
 def build_exposed_name(server: str, tool: str, naming: Naming, prefix: str | None = None) -> str:
-    """The name under which an upstream tool is listed.
+    """Return the name under which an upstream tool is listed.
 
-    A server's `prefix` stands for its name, and an empty one for none. A name that belongs to
-    somebody else falls back to the one with the server in it.
+    A `prefix` replaces the name of the server; an empty one omits it. If the name is reserved, the
+    name with the server is used.
     """
     if find_reserved_name(server, tool, naming, prefix) is not None:
         return fit_name(f"{server}__{tool}", naming.max_length)
@@ -51,7 +52,7 @@ def build_exposed_name(server: str, tool: str, naming: Naming, prefix: str | Non
 def find_reserved_name(
     server: str, tool: str, naming: Naming, prefix: str | None = None
 ) -> str | None:
-    """The name that the tool would have, where that belongs to somebody else."""
+    """Return the name that the tool would have, if it is reserved; otherwise None."""
     name = fit_name(_format_full_name(server, tool, naming.style, prefix), naming.max_length)
     return name if name in _JAVASCRIPT_PROPERTIES or name in naming.reserved else None
 
@@ -69,8 +70,8 @@ def _format_full_name(server: str, tool: str, style: NamingStyle, prefix: str | 
 
 
 def fit_name(name: str, max_length: int) -> str:
-    """`name` in the common alphabet; what had to be changed or cut ends in a hash of the original,
-    so that two originals never become one name by accident."""
+    """Return `name` in the common alphabet and at most `max_length` long. A changed name ends with
+    a hash of the original, so that two names do not become equal."""
     plain = replace_unsafe_characters(name)
     if plain == name and len(name) <= max_length:
         return name

@@ -1,4 +1,5 @@
-"""One list of tools: built-ins first, upstream tools after, sorted, deduped, the losers named."""
+"""The registry of tools: built-in tools first, then upstream tools, sorted and without duplicate
+names."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ _MAX_REMOVED_NAMES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ShadowedTool:
-    """A tool whose name was taken. It stays callable by its rule name."""
+    """A tool whose name another tool has. It can still be called by its rule name."""
 
     tool: Tool
     by: Tool
@@ -26,7 +27,7 @@ class ShadowedTool:
 
 
 class ToolRegistry:
-    """The tools as they stand now. Immutable: a change makes a new pool."""
+    """The current tools. Immutable: a change creates a new registry."""
 
     def __init__(
         self,
@@ -49,13 +50,13 @@ class ToolRegistry:
 
     @property
     def server_by_name(self) -> dict[str, str]:
-        """Under every name that an upstream's tool has, or had while this server ran."""
+        """The server of every name that an upstream tool has, or had since this process started."""
         names = {**self._by_name, **self._by_rule_name}.items()
         return {**self._removed_names, **{name: tool.server for name, tool in names if tool.server}}
 
     @property
     def rule_names_by_server(self) -> dict[str, set[str]]:
-        """Without the prefix that all tools of a server share."""
+        """The rule names of each server's tools, without the prefix that they share."""
         names: dict[str, set[str]] = {}
         for name, tool in self._by_rule_name.items():
             if tool.server:
@@ -63,11 +64,11 @@ class ToolRegistry:
         return names
 
     def find_former_server(self, name: str) -> str | None:
-        """The upstream that had a tool of this name, and has it no more."""
+        """Return the server that once had a tool of this name, if it has been removed."""
         return self._removed_names.get(name)
 
     def find(self, name: str) -> Tool | None:
-        """By the exposed name, else by the rule name, else by a name it once had."""
+        """Find a tool by its exposed name, its rule name, or an earlier name, in this order."""
         known = self._by_name.get(name) or self._by_rule_name.get(name)
         return known or self._by_name.get(self._old_names.get(name, ""))
 
@@ -83,11 +84,11 @@ def build_registry(
     old_names: Mapping[str, str] = MappingProxyType({}),
     previous: ToolRegistry | None = None,
 ) -> ToolRegistry:
-    """`upstream` comes in the order in which servers are configured: of two equal names the
-    earlier wins, and a built-in wins over both. The result does not depend on who came up first;
-    of the names that there were `before`, it knows whose they were.
+    """`upstream` is in the order of the server configuration: of two equal names the first wins,
+    and a built-in tool wins over both. The result does not depend on the order in which servers
+    connect. Names of the `previous` registry are remembered with their servers.
 
-    A rule name belongs to its tool: another tool that is listed under it would get its calls.
+    A tool is not listed under a name that is the rule name of another tool: it would get its calls.
     """
     winners: dict[str, Tool] = {tool.name: tool for tool in built_ins}
     own = sorted(winners.values(), key=_get_name)
@@ -109,7 +110,7 @@ def build_registry(
 
 
 def _keep_latest(names: Mapping[str, str]) -> dict[str, str]:
-    """A server that keeps inventing names costs bounded memory."""
+    """Bound the memory that a server can use by changing the names of its tools."""
     return dict(list(names.items())[-_MAX_REMOVED_NAMES:])
 
 

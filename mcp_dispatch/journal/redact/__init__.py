@@ -1,1 +1,1 @@
-"""Secrets are taken out of what is written down."""
+"""Redaction of secrets in journal records."""

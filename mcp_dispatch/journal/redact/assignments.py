@@ -1,4 +1,4 @@
-"""Secrets that only their name gives away: `NAME=value`, `"name": "value"`, `--name value`."""
+"""Finds secrets by the name before them: `NAME=value`, `"name": "value"`, `--name value`."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from mcp_dispatch.journal.redact.credentials import (
 )
 from mcp_dispatch.journal.redact.vendor_tokens import SecretSpan
 
-# Quantifiers that something must follow are possessive or bounded: no text is read twice.
+# Quantifiers inside patterns are possessive or bounded, so that matching takes linear time.
 _ASSIGNMENT = re.compile(
     r"(?<![\w.-])(?<!\[redacted:)(?P<dashes>-{0,2}+)(?P<name>\w[\w.-]{0,120}+)"
     r"(?P<closed>\\{0,3}+[\"'`]?+\]?+)(?P<before>[ \t]{0,8}+)"
@@ -45,9 +45,9 @@ _TWO_WORDS = re.compile(r"\w+[ \t]\w+\Z")
 
 @dataclass(frozen=True, slots=True)
 class _Assignment:
-    """A name that promises a secret, and the sign after it; the value begins at `start`.
+    """A credential name and the sign after it; the value begins at `value_start`.
 
-    `tight` is `name=value` with no space between, `shell` what only a shell or an env file writes.
+    `tight`: `name=value` without spaces. `shell`: a form that only a shell or an env file uses.
     """
 
     text: str
@@ -61,13 +61,13 @@ class _Assignment:
 
 
 def find_assigned_secrets(text: str) -> Iterator[SecretSpan]:
-    """The values of credential-like names."""
+    """Yield the values of credential names."""
     yield from _find_secrets(_find_assignments(text))
     yield from _find_secrets(_find_options(text))
 
 
 def _find_secrets(assignments: Iterable[_Assignment]) -> Iterator[SecretSpan]:
-    """Assignments come in order; one inside a value that is a secret already is not looked at."""
+    """Assignments come in order; one inside a secret that was found already is skipped."""
     done = 0
     for assignment in assignments:
         span = None if assignment.name_start < done else _find_secret(assignment)
@@ -103,7 +103,7 @@ def _find_options(text: str) -> Iterator[_Assignment]:
 
 
 def _classify_name(text: str, found: re.Match[str]) -> CredentialName | None:
-    """What the name promises; of `API key: …` the word before it counts too."""
+    """Classify the name; for `API key: …` together with the word before it."""
     if found["name"].lower() in ("key", "keys"):
         words = _TWO_WORDS.search(text, max(0, found.start("name") - 24), found.end("name"))
         return parse_credential_name(words[0] if words else found["name"])
@@ -111,7 +111,7 @@ def _classify_name(text: str, found: re.Match[str]) -> CredentialName | None:
 
 
 def _is_plausible(text: str, found: re.Match[str]) -> bool:
-    """`>` assigns only after `<name`, a comma only between two quoted strings."""
+    """`>` is an assignment only after `<name`, a comma only between two quoted strings."""
     if found["sign"] == ">":
         return text[found.start() - 1 : found.start()] == "<"
     if found["sign"] == ",":
@@ -136,7 +136,7 @@ def _find_secret(assignment: _Assignment) -> SecretSpan | None:
 
 
 def _find_header_secret(assignment: _Assignment) -> SecretSpan | None:
-    """A header's value is the rest of its line. In prose the same names are followed by words."""
+    """The value of a header is the rest of its line. In prose, words follow the same names."""
     found = _HEADER.match(assignment.text, assignment.value_start)
     if found is None:
         return None
@@ -161,7 +161,7 @@ def _find_quoted_secret(assignment: _Assignment, found: re.Match[str]) -> Secret
 
 
 def _is_closing_quote(assignment: _Assignment, found: re.Match[str]) -> bool:
-    """Whether the quote ends a string that the name stands in: `prompt="Password: ")`."""
+    """Whether the quote closes the string that contains the name: `prompt="Password: ")`."""
     if not found[1] or found[1][0] in " ,)+;]}":
         return True
     ended = assignment.text[found.end() : found.end() + 1] not in ("", "\n")
@@ -188,7 +188,7 @@ def _find_bare_secret(assignment: _Assignment) -> SecretSpan | None:
 
 
 def _trim_punctuation(value: str) -> str:
-    """Without the punctuation of the sentence or the brackets around it."""
+    """Remove the punctuation of the sentence and the closing brackets around the value."""
     while value and (value[-1] in ",;.:" or _BRACKETS.get(value[-1], value) not in value):
         value = value[:-1]
     return value
@@ -197,7 +197,7 @@ def _trim_punctuation(value: str) -> str:
 def _find_run_end(
     assignment: _Assignment, found: re.Match[str], value: str, pattern: re.Pattern[str]
 ) -> int:
-    """Where the value ends; one longer than a single match is followed to its end."""
+    """Return the end of the value, which may be longer than a single match."""
     end = found.end()
     while longer := pattern.match(assignment.text, end):
         end = longer.end()
@@ -205,9 +205,10 @@ def _find_run_end(
 
 
 def _is_standalone(assignment: _Assignment, value: re.Match[str]) -> bool:
-    """Whether a plain word here is a value rather than a variable or prose.
+    """Whether a plain word in this position is a value and not a variable or prose.
 
-    `password=word` outside of call brackets is, and so is what ends its line or its element.
+    `password=word` outside of call brackets is a value, and so is a word at the end of its line or
+    element.
     """
     text = assignment.text
     follows = text[value.end() : value.end() + 1]
@@ -226,7 +227,8 @@ def _has_letters_and_digits(value: str) -> bool:
 
 
 def _is_variable_name(value: str, spelling: str) -> bool:
-    """`token=token`, `password: self._password`: the name of a variable, not its value."""
+    """Whether the value repeats the name, as a variable does: `token=token`, `password:
+    self._password`."""
     last = re.split(r"[.>:]", value)[-1]
     return _normalize_name(last) in (
         _normalize_name(spelling),

@@ -1,4 +1,5 @@
-"""Which names promise a secret: `password`, `GITHUB_TOKEN`, `X-Api-Key`; and which only sound so."""
+"""Decides which names belong to secrets (`password`, `GITHUB_TOKEN`, `X-Api-Key`), and which values
+are secrets."""
 
 import math
 import re
@@ -8,7 +9,7 @@ from enum import Enum
 
 
 class SecretConfidence(Enum):
-    """How sure a name makes us of its value."""
+    """How strongly a name indicates that its value is a secret."""
 
     PASSWORD = "any value is a secret, even a word or a number"
     SECRET = "a value is a secret unless it is plainly something else"
@@ -21,8 +22,10 @@ class CredentialName:
     confidence: SecretConfidence
 
 
-_CREDENTIAL_HINT = re.compile(
-    r"pass|pwd|pw|secret|token|key|cred|auth|bearer|cookie|jwt|sig|session", re.I
+CREDENTIAL_HINT = re.compile(
+    """Matches in every credential name: a text without a match contains none."""
+    r"pass|pwd|pw|secret|token|key|cred|auth|bearer|cookie|jwt|sig|session",
+    re.I,
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
@@ -45,7 +48,7 @@ _SECRET_KINDS = {
     "jwt": "token",
 }
 _HEADER_KINDS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
-# `dbpassword`, `PGPASSWORD`, `authtoken`: the noun closes a word that has no seams.
+# `dbpassword`, `PGPASSWORD`, `authtoken`: the noun is the end of an unseparated word.
 _KIND_BY_ENDING = {
     "password": "password",
     "passwd": "password",
@@ -67,7 +70,7 @@ _AMBIGUOUS_NAMES = frozenset(
     {"key", "keys", "auth", "sig", "signature", "tokens", "pass", "pw", "session"}
 )
 
-# `token_type`, `password_policy`, `secret_name`: about the secret, not the secret.
+# `token_type`, `password_policy`, `secret_name`: metadata of a secret.
 _METADATA_WORDS = frozenset(
     {
         *("age", "algorithm", "alg", "at", "budget", "by", "class", "count", "counts", "created"),
@@ -82,7 +85,7 @@ _METADATA_WORDS = frozenset(
         *("basic", "post", "code", "codes", "state", "str", "range"),
     }
 )
-# `nextPageToken`, `progressToken`, `max_token`: tokens that open nothing.
+# `nextPageToken`, `progressToken`, `max_token`: tokens that are not credentials.
 _HARMLESS_TOKENS = frozenset(
     {
         *("bos", "cancel", "cancellation", "continuation", "cursor", "end", "eos", "first", "last"),
@@ -93,8 +96,9 @@ _HARMLESS_TOKENS = frozenset(
 
 
 def parse_credential_name(name: str) -> CredentialName | None:
-    """What `name` promises, in any spelling: camelCase, snake_case, kebab-case, dotted."""
-    if not _CREDENTIAL_HINT.search(name):
+    """Classify `name` in any spelling: camelCase, snake_case, kebab-case, dotted. None if it is not
+    a credential name."""
+    if not CREDENTIAL_HINT.search(name):
         return None
     words = [word.lower() for word in _WORD.findall(name[:200])]
     while words and words[-1].isdigit():
@@ -137,8 +141,8 @@ def _find_kind_by_ending(word: str) -> str | None:
     return next((kind for ending, kind in _KIND_BY_ENDING.items() if word.endswith(ending)), None)
 
 
-# Where a secret will stand: `${NAME}`, `$NAME`, `{{ name }}`, `<your token>`, `%(name)s`, and
-# the word before it in `Bearer {token}`.
+# Placeholders of secrets: `${NAME}`, `$NAME`, `{{ name }}`, `<your token>`, `%(name)s`, and the
+# word before one in `Bearer {token}`.
 _REFERENCE = re.compile(
     r"\$?\{\{?[^{}]{1,200}\}?\}|\$\([^()]{1,200}\)|\$[A-Z_][A-Z0-9_]*\b|<[^<>]{1,200}>"
     r"|%\(\w{1,80}\)s|%[A-Z_]{1,80}%|%[sdr]\b|\A(?:Bearer|Basic|Token)\s"
@@ -163,7 +167,7 @@ _DIGEST = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})", re.IGNORECAS
 
 
 def is_secret(value: str, name: CredentialName) -> bool:
-    """For a value that is a string of its own: quoted, or in a JSON object."""
+    """Whether a complete string is a secret: a quoted one, or a value in a JSON object."""
     value = value.strip()
     if name.confidence is SecretConfidence.IF_RANDOM:
         return is_random(value)
@@ -180,16 +184,16 @@ def _is_reference(value: str) -> bool:
 
 
 def is_shell_secret(value: str, name: CredentialName) -> bool:
-    """For an unquoted value in an env file or a command, where every word is a value."""
+    """Whether an unquoted value in an env file or a command is a secret."""
     if value.lower() in _LITERALS or _VARIABLE.fullmatch(value):
         return False
     return is_secret(value, name) and any(character.isalnum() for character in value)
 
 
 def is_bare_secret(value: str, name: CredentialName, *, standalone: bool) -> bool:
-    """For an unquoted value elsewhere in a text, which may also be code or prose.
+    """Whether an unquoted value elsewhere in a text is a secret; it may also be code or prose.
 
-    `alone` means that its place makes a plain word a value, though still not an expression.
+    `standalone`: a plain word in this position is a value; an expression still is not.
     """
     if not is_shell_secret(value, name):
         return False
@@ -201,7 +205,7 @@ def is_bare_secret(value: str, name: CredentialName, *, standalone: bool) -> boo
 
 
 def is_random(value: str) -> bool:
-    """Letters and digits mixed, long, and without the shape of an id, a digest or a path."""
+    """Whether the value is long, mixes letters and digits, and is no id, digest or path."""
     if not _RANDOM_ALPHABET.fullmatch(value) or _UUID.fullmatch(value) or _DIGEST.fullmatch(value):
         return False
     if value.startswith(("/", "./", "../", "~/", "http")) or value.count("/") > len(value) // 8:
@@ -212,6 +216,6 @@ def is_random(value: str) -> bool:
 
 
 def _measure_entropy(value: str) -> float:
-    """Bits per character."""
+    """Return the entropy in bits per character."""
     counts = Counter(value).values()
     return -sum(count / len(value) * math.log2(count / len(value)) for count in counts)

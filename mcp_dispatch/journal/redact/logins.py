@@ -1,4 +1,5 @@
-"""Logins with a shape of their own: in URLs, `Bearer` and `Basic`, commands, manifests."""
+"""Finds credentials by their syntax: in URLs, `Bearer` and `Basic` headers, commands and
+manifests."""
 
 import base64
 import binascii
@@ -13,6 +14,9 @@ from mcp_dispatch.journal.redact.credentials import (
     parse_credential_name,
 )
 from mcp_dispatch.journal.redact.vendor_tokens import SecretSpan
+
+LOGIN_HINT = re.compile("://|bearer|basic|curl|sshpass|mysql|value|secret", re.IGNORECASE)
+"""Matches in every text in which `find_embedded_logins` finds something."""
 
 _URL_PASSWORD = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@?#\"'<>\\]{0,256}:([^\s/?#\"'<>\\]{1,512})@"
@@ -64,7 +68,7 @@ def find_embedded_logins(text: str) -> Iterator[SecretSpan]:
 def _find_captured(
     pattern: re.Pattern[str], text: str, kind: str, accepts: Callable[[str], bool]
 ) -> Iterator[SecretSpan]:
-    """The spans of the last group that took part in each match."""
+    """Yield the span of the last matching group of each match, if `accepts` holds for its text."""
     for found in pattern.finditer(text):
         group = found.lastindex or 0
         if accepts(found[group]):
@@ -82,7 +86,7 @@ def _has_digit(value: str) -> bool:
 
 
 def _is_login(value: str) -> bool:
-    """Whether it is `user:password` in base64, rather than a word after "basic"."""
+    """Whether the value is `user:password` in base64, and not a word after "basic"."""
     try:
         return b":" in base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except binascii.Error:
@@ -90,7 +94,7 @@ def _is_login(value: str) -> bool:
 
 
 def _find_named_values(text: str) -> Iterator[SecretSpan]:
-    """`name: DB_PASSWORD, value: …`, as manifests and XML settings write it."""
+    """Find `name: DB_PASSWORD, value: …`, as in manifests and XML settings."""
     for found in _NAME_AND_VALUE.finditer(text):
         name = parse_credential_name(found[1])
         group = 2 if found[2] is not None else 3

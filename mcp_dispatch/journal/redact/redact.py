@@ -1,4 +1,4 @@
-"""Secrets out of what is written down: `[redacted:<kind>]` in their place, the rest unchanged."""
+"""Replaces secrets with `[redacted:<kind>]` and leaves the rest unchanged."""
 
 import math
 import re
@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from mcp_dispatch.journal.redact.assignments import find_assigned_secrets
 from mcp_dispatch.journal.redact.credentials import (
+    CREDENTIAL_HINT,
     CredentialName,
     SecretConfidence,
     is_random,
     is_secret,
     parse_credential_name,
 )
-from mcp_dispatch.journal.redact.logins import find_embedded_logins
+from mcp_dispatch.journal.redact.logins import LOGIN_HINT, find_embedded_logins
 from mcp_dispatch.journal.redact.vendor_tokens import SecretSpan, find_known_secrets
 from mcp_dispatch.model.json import Json, JsonObject
 
@@ -20,7 +21,7 @@ MAX_TEXT_CHARS = 100_000
 MAX_TOTAL_CHARS = 1_000_000
 _MAX_DEPTH = 64
 _MAX_ITEMS = 1_000
-# A secret that begins before the cut is recognised by what follows it.
+# Text after the cut is needed to recognize a secret that begins before it.
 _LOOKAHEAD_CHARS = 1_024
 _MAX_KEY_CHARS = 256
 _MAX_ROUNDS = 8
@@ -29,7 +30,7 @@ _MIN_TOKEN_CHARS = 16
 
 
 def redact_text(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """`text` without its secrets; of a longer one the first `longest` characters and a notice."""
+    """Redact `text`. A longer text is cut after `max_chars` characters, and its length is added."""
     shown = _remove_secrets(text[: max_chars + _LOOKAHEAD_CHARS], max_chars)
     if len(text) > max_chars:
         return f"{shown}… [{len(text):,} characters in all]"
@@ -37,8 +38,8 @@ def redact_text(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
 
 
 def _remove_secrets(text: str, length: int) -> str:
-    """The first `length` characters, redacted until there is nothing left to redact: a marker
-    ends a word, so that what stood against a secret may come to light as another."""
+    """Return the first `length` characters, redacted repeatedly: a marker separates words, so that
+    another secret next to it may be recognized only then."""
     for _ in range(_MAX_ROUNDS):
         spans = _find_secrets(text)
         text = _replace_spans(text, spans, length)
@@ -49,12 +50,17 @@ def _remove_secrets(text: str, length: int) -> str:
 
 
 def _find_secrets(text: str) -> list[SecretSpan]:
-    found = [*find_known_secrets(text), *find_assigned_secrets(text), *find_embedded_logins(text)]
+    found = list(find_known_secrets(text))
+    if CREDENTIAL_HINT.search(text):
+        found += find_assigned_secrets(text)
+    if LOGIN_HINT.search(text):
+        found += find_embedded_logins(text)
     return _merge_spans(_exclude_markers(text, found)) if found else []
 
 
 def _replace_spans(text: str, spans: list[SecretSpan], length: int) -> str:
-    """The first `length` characters of `text`; a secret that reaches beyond is replaced whole."""
+    """Return the first `length` characters of `text`; a secret that crosses the end is replaced
+    completely."""
     pieces: list[str] = []
     position = 0
     for span in spans:
@@ -67,7 +73,7 @@ def _replace_spans(text: str, spans: list[SecretSpan], length: int) -> str:
 
 
 def _exclude_markers(text: str, spans: list[SecretSpan]) -> list[SecretSpan]:
-    """Without what begins inside a marker of ours: `token` in `[redacted:token]` names nothing."""
+    """Remove spans that begin inside a marker: `token` in `[redacted:token]` is not a name."""
     if "[redacted:" not in text:
         return spans
     inside = {
@@ -77,7 +83,7 @@ def _exclude_markers(text: str, spans: list[SecretSpan]) -> list[SecretSpan]:
 
 
 def _merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
-    """Overlapping spans as one, of the kind that was found first."""
+    """Merge overlapping spans; the kind of the first one wins."""
     merged: list[SecretSpan] = []
     for span in sorted(spans, key=lambda span: span.start):
         if merged and span.start < merged[-1].end:
@@ -91,16 +97,16 @@ def _merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
 def redact(
     value: Json, max_chars: int = MAX_TEXT_CHARS, max_total_chars: int = MAX_TOTAL_CHARS
 ) -> Json:
-    """`value` without its secrets. What is too deep or too much is left out, and it says so.
+    """Redact `value`. A notice replaces parts that are too deep or too long.
 
-    `longest` characters are taken of one string, `most` of all of them together.
-    A string under a credential-like key is redacted whole, at any depth below it.
+    One string is limited to `max_chars` characters, all strings together to `max_total_chars`. A
+    string under a credential name is redacted completely, at any depth below it.
     """
     return _Redactor(max_chars, max_total_chars).redact_value(value, None, 0)
 
 
 class _Redactor:
-    """One value on its way; what may still be taken from it shrinks as it goes."""
+    """Redacts one value and counts how much may still be recorded."""
 
     def __init__(self, max_chars: int, max_total_chars: int) -> None:
         self._max_chars = max_chars
@@ -108,7 +114,7 @@ class _Redactor:
         self._chars_left = max_total_chars
 
     def redact_value(self, value: Json, name: CredentialName | None, depth: int) -> Json:
-        """`name` is the credential-like name that `value` stands under, near or far."""
+        """`name` is the credential name above `value`, at any distance."""
         if isinstance(value, str):
             return self._redact_string(value, name)
         if isinstance(value, (dict, list)):
@@ -121,7 +127,7 @@ class _Redactor:
         if isinstance(value, bool) or value is None:
             return value
         if isinstance(value, float) and not math.isfinite(value):
-            # JSON has no word for it; a record that cannot be written would lose the call.
+            # JSON has no such numbers, and a record that is not JSON would be lost.
             return self._redact_string(str(value), name)
         password = name is not None and name.confidence is SecretConfidence.PASSWORD
         return "[redacted:password]" if password else value
@@ -164,22 +170,23 @@ class _Redactor:
 
 
 def _redact_key(key: str) -> str:
-    """A key is a name, but someone may have put a token there."""
+    """A key is normally a name, but may contain a token."""
     return redact_text(key, _MAX_KEY_CHARS) if len(key) >= _MIN_TOKEN_CHARS else key
 
 
 def _find_name(holder: JsonObject, key: str) -> CredentialName | None:
-    """The credential-like name of `holder[key]`; of `{"name": …, "value": …}` it is the name."""
+    """Return the credential name of `holder[key]`; for `{"name": …, "value": …}` it is the name."""
     if key == "value":
         name = holder.get("name", holder.get("key"))
         return parse_credential_name(name) if isinstance(name, str) else None
     if key in ("data", "stringData") and holder.get("kind") == "Secret":
         return CredentialName("secret", SecretConfidence.PASSWORD)
-    return parse_credential_name(_MARKER.sub("", key))
+    key = _MARKER.sub("", key)
+    return parse_credential_name(key) if CREDENTIAL_HINT.search(key) else None
 
 
 def _find_preceding_name(items: list[Json], number: int) -> CredentialName | None:
-    """The credential-like name that the item before gives: `--password`, or a header's pair."""
+    """Return the credential name in the item before: `--password`, or the name of a header."""
     item, before = items[number], items[number - 1] if number else None
     if not isinstance(item, str) or not isinstance(before, str) or item.startswith("-"):
         return None
