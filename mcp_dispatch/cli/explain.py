@@ -74,6 +74,7 @@ def explain(
             SettingsOptions(
                 workspace=workspace,
                 settings=tuple(settings or ()),
+                mcp_config=tuple(mcp_config or ()),
                 state_dir=state_dir,
                 permission_mode=PermissionMode(permission_mode.value) if permission_mode else None,
                 claude_settings=claude_settings,
