@@ -17,7 +17,7 @@ from mcp_dispatch.policy.commands.expand import parse_command as read_command
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.settings import LayerKind, RuleSettings, RuleText, Settings
 
 SIZES = (10, 100, 1_000)
 ROUNDS = 400
@@ -118,7 +118,13 @@ def policy_of(kind: Kind, count: int, workspace: Path) -> Policy:
         if effect is not Effect.ALLOW or "(name:" not in text
     ]
     home = workspace / "home"
-    return Policy(Settings(rules=tuple(rules)), [workspace], [], PermissionMode.DEFAULT, home=home)
+    return Policy(
+        Settings(rules=RuleSettings(texts=tuple(rules))),
+        [workspace],
+        [],
+        PermissionMode.DEFAULT,
+        home=home,
+    )
 
 
 def subject_of(kind: Kind, workspace: Path) -> Subject:

@@ -162,7 +162,7 @@ async def _dispatcher(folder: Path, tool: Counter) -> AsyncGenerator[Dispatcher,
     async with ProcessGroup() as children:
         config, _ = parse_hooks([])
         hooks = Hooks(config, children, {}, workspace=folder)
-        policy = Policy(settings, (folder,), own_directories=(), mode=settings.mode)
+        policy = Policy(settings, (folder,), own_directories=(), mode=settings.permissions.mode)
         live = Snapshot(build_registry([tool], ()), hooks, policy)
         yield Dispatcher(
             Services(lambda: live, Approver(), ResultStore(folder / "results"), journal)

@@ -202,7 +202,7 @@ class App(UpstreamListener):
         the hooks that it started with.
         """
         if self._apply_workspace(self._config.workspace):
-            logger.info("the settings were read again: %d rules", len(self._settings.rules))
+            logger.info("the settings were read again: %d rules", len(self._settings.rules.texts))
             self._listener.on_reloaded()
 
     def _apply_workspace(self, workspace: Workspace) -> bool:
@@ -235,7 +235,7 @@ class App(UpstreamListener):
         administrator allows only managed rules.
         """
         root = self._config.workspace.root
-        if root is None or self._settings.managed_rules_only:
+        if root is None or self._settings.rules.managed_only:
             return None
         return locate_own_file(find_user_config_dir(self._options.environ), root)
 

@@ -68,7 +68,7 @@ class ConfigurationReader:
         """Raise `ConfigError` if a file cannot be read and has never been readable."""
         settings = self._settings_reader.read(workspace.root)
         files, problems = self._server_files.read()
-        environ = {**self._environ, **settings.environment}
+        environ = {**self._environ, **settings.processes.environment}
         servers = select_servers(files, settings, workspace.root, environ)
         servers = replace(servers, problems=(*servers.problems, *problems))
         return Configuration(workspace, settings, servers, environ)
@@ -140,12 +140,13 @@ class SnapshotBuilder:
         policy = build_policy(self._options, settings, self.workspace, self._state.path)
         conditions = HookConditions(policy.home, self.workspace.directories)
         hook_config, hook_problems = parse_hooks(
-            [HookSource(each.value, each.file) for each in settings.hooks], conditions.find_fault
+            [HookSource(each.value, each.file) for each in settings.hooks.sections],
+            conditions.find_fault,
         )
         server_names = [server.name for server in self._upstreams.servers]
         self._settings_problems.report(
             [
-                *settings.problems,
+                *settings.report.problems,
                 *config.servers.problems,
                 *policy.problems,
                 *policy.find_server_name_problems(server_names),
@@ -229,7 +230,7 @@ def to_result_limits(settings: Settings) -> ResultLimits:
         chosen.max_chars,
         chosen.servers,
         chosen.tools,
-        settings.bash_output_max_chars or MAX_BASH_CHARS,
+        settings.processes.bash_output_max_chars or MAX_BASH_CHARS,
         chosen.max_image_bytes,
     )
 
@@ -250,7 +251,7 @@ def to_deferral_settings(settings: Settings) -> DeferralSettings:
 
 
 def to_http_limits(settings: Settings) -> HttpLimits:
-    urls, variables = settings.http_hook_urls, settings.http_hook_variables
+    urls, variables = settings.hooks.http_urls, settings.hooks.http_variables
     return HttpLimits(
         AllowedUrls(() if urls is None else (urls,)),
         None if variables is None else frozenset(variables),

@@ -60,7 +60,7 @@ def build_policy(
         settings,
         workspace.directories,
         own_directories=(state_path, options.sources.config_dir),
-        mode=settings.resolve_mode(options.permission_mode),
+        mode=settings.permissions.resolve_mode(options.permission_mode),
         protected_files=[Path.cwd() / path.expanduser() for path in options.mcp_config],
     )
 
@@ -69,7 +69,7 @@ def add_directories(workspace: Workspace, settings: Settings) -> tuple[Workspace
     """Return `workspace` with the directories that settings add, and a problem for each skipped."""
     found: list[Path] = []
     problems: list[str] = []
-    for path in settings.additional_directories:
+    for path in settings.permissions.additional_directories:
         try:
             found += workspace.with_directories([path]).additional
         except Refused as refused:

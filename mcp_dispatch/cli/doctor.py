@@ -75,22 +75,23 @@ def _to_json(report: "DoctorReport") -> "JsonObject":
         "configDir": str(report.config_dir),
         "stateDir": str(report.state_dir),
         "mode": report.mode.value,
-        "rules": len(settings.rules) if settings else 0,
-        "trust": settings.trust_status.trust.name.lower() if settings else None,
+        "rules": len(settings.rules.texts) if settings else 0,
+        "trust": settings.report.trust_status.trust.name.lower() if settings else None,
         "files": [
             {
                 "layer": source.layer.kind.value,
                 "path": str(source.layer.path),
                 "state": source.state.value,
             }
-            for source in (settings.layer_statuses if settings else ())
+            for source in (settings.report.layer_statuses if settings else ())
         ],
         "withheld": [
-            _to_entry_json(each) for each in (settings.trust_status.withheld if settings else ())
+            _to_entry_json(each)
+            for each in (settings.report.trust_status.withheld if settings else ())
         ],
         "refused": [
             {**_to_entry_json(each.entry), "reason": each.reason}
-            for each in (settings.refused if settings else ())
+            for each in (settings.report.refused if settings else ())
         ],
         "errors": [*report.list_texts(Severity.ERROR)],
         "warnings": [*report.list_texts(Severity.WARNING)],
@@ -125,13 +126,14 @@ def _print_report(report: "DoctorReport") -> None:
 
 def _print_settings(settings: "Settings") -> None:
     print("\nSettings files, the one that counts most first")
-    for source in settings.layer_statuses:
+    for source in settings.report.layer_statuses:
         _print_line(
             f"  {source.layer.kind.value:<14} {source.state.value:<7} ", str(source.layer.path)
         )
-    withheld = settings.trust_status.withheld
+    withheld = settings.report.trust_status.withheld
     _print_section(
-        f"Off: the workspace {settings.trust_status.trust.value}", map(_format_entry, withheld)
+        f"Off: the workspace {settings.report.trust_status.trust.value}",
+        map(_format_entry, withheld),
     )
 
 

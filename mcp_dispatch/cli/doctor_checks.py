@@ -123,7 +123,7 @@ def run_checks(options: SettingsOptions) -> DoctorReport:
     findings += _check_servers(options, settings or Settings(), workspace)
     mode = options.permission_mode or PermissionMode.DEFAULT
     if settings is not None:
-        mode = settings.resolve_mode(options.permission_mode)
+        mode = settings.permissions.resolve_mode(options.permission_mode)
         findings += _check_settings(settings, workspace)
         findings += _check_rules(options, settings, workspace)
     return DoctorReport(
@@ -194,7 +194,7 @@ def _check_permissions(path: Path, name: str, *, secret: bool = False) -> Iterat
 def _check_servers(
     options: SettingsOptions, settings: Settings, workspace: Workspace
 ) -> Iterator[Finding]:
-    environ = {**options.environ, **settings.environment}
+    environ = {**options.environ, **settings.processes.environment}
     files: list[ServerFile] = []
     for path in options.mcp_config:
         try:
@@ -209,12 +209,12 @@ def _check_servers(
 
 
 def _check_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:
-    yield from map(_to_finding, settings.problems)
-    for source in settings.layer_statuses:
+    yield from map(_to_finding, settings.report.problems)
+    for source in settings.report.layer_statuses:
         # Files of the workspace are anybody's: that is what trust is for.
         if source.state is not FileState.ABSENT and not source.layer.is_workspace_layer:
             yield from _check_permissions(source.layer.path, "the settings file")
-    sources = [HookSource(each.value, each.file) for each in settings.hooks]
+    sources = [HookSource(each.value, each.file) for each in settings.hooks.sections]
     _, problems = parse_hooks(
         sources, HookConditions(Path.home(), workspace.directories).find_fault
     )
@@ -230,7 +230,7 @@ def _check_rules(
     workspace, _ = add_directories(chosen, settings)
     policy = build_policy(options, settings, workspace, options.state_path)
     yield from map(_to_finding, policy.problems)
-    failed = run_rule_tests(settings.rule_tests, policy, workspace)
+    failed = run_rule_tests(settings.rules.tests, policy, workspace)
     yield from (_to_finding(each.problem) for each in failed)
 
 

@@ -45,10 +45,10 @@ class RuleExplainer:
 
     @property
     def test_count(self) -> int:
-        return len(self.settings.rule_tests)
+        return len(self.settings.rules.tests)
 
     def find_failures(self) -> tuple[RuleTestFailure, ...]:
-        return run_rule_tests(self.settings.rule_tests, self.policy, self.workspace)
+        return run_rule_tests(self.settings.rules.tests, self.policy, self.workspace)
 
     def parse_call(self, tool: str, arguments: str | None) -> CallSpec:
         """The call that the command line describes."""

@@ -54,15 +54,15 @@ class Policy:
         self.mode = mode
         self.home = home or Path.home()
         self._asks_denied_by = (
-            _DENY_INSTEAD_OF_PROMPTING if settings.deny_instead_of_prompting else None
+            _DENY_INSTEAD_OF_PROMPTING if settings.permissions.deny_instead_of_prompting else None
         )
         if mode is PermissionMode.DONT_ASK:
             self._asks_denied_by = "dontAsk"
-        self._rules = [parse_rule(text) for text in settings.rules]
+        self._rules = [parse_rule(text) for text in settings.rules.texts]
         workspace = tuple(workspace_directories)
         start = workspace[0] if workspace else Path("/")
-        added = (start / path for path in settings.additional_directories)
-        files = (*settings.files, *settings.hook_scripts, *protected_files)
+        added = (start / path for path in settings.permissions.additional_directories)
+        files = (*settings.report.files, *settings.hooks.scripts, *protected_files)
         self._config = PolicyConfig(
             mode=mode,
             home=self.home,
@@ -74,8 +74,8 @@ class Policy:
                 [name for path in own_directories for name in resolve_or_keep(path)],
                 [name for path in files for name in resolve_or_keep(path)],
             ),
-            block_reads_outside=settings.block_reads_outside,
-            block_writes_outside=settings.block_writes_outside,
+            block_reads_outside=settings.permissions.block_reads_outside,
+            block_writes_outside=settings.permissions.block_writes_outside,
         )
         self.problems = tuple(_find_rule_problems(self._rules))
         self._extended_policies: dict[tuple[RuleText, ...], Policy] = {}

@@ -1,7 +1,7 @@
 """The files of all layers, highest first, to one value of each kind."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -49,22 +49,120 @@ class Restrictions:
     allowed: tuple[ServerMatch, ...] | None = None
 
 
-def merge_rules(files: Sequence[LayerFile]) -> tuple[RuleText, ...]:
-    """All rules; where only managed ones may allow, others still deny and ask."""
-    managed_only = has_managed_rules_only(files)
-    return tuple(
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """Permission rules of all files, highest first, and what belongs to them."""
+
+    texts: tuple[RuleText, ...] = ()
+    tests: tuple[RuleTestText, ...] = ()
+    managed_only: bool = False
+    """Allow rules of files that are not managed have no effect."""
+
+    approved_definitions: Mapping[str, str] = field(default_factory=lambda: {})
+    """For an allow rule in the user's own file, the digest of the tool definition it was given to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSettings:
+    """The mode, the directories, and switches that only tighten."""
+
+    mode: PermissionMode = PermissionMode.DEFAULT
+    additional_directories: tuple[Path, ...] = ()
+    block_reads_outside: bool = False
+    block_writes_outside: bool = False
+    deny_instead_of_prompting: bool = False
+    bypass_disabled: bool = False
+
+    def resolve_mode(self, flag: PermissionMode | None) -> PermissionMode:
+        """Return the mode of the flag if there is one, unless bypassing is disabled."""
+        mode = flag or self.mode
+        bypass = mode is PermissionMode.BYPASS_PERMISSIONS
+        return PermissionMode.DEFAULT if bypass and self.bypass_disabled else mode
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The `hooks` objects that are switched on, and limits for all http hooks."""
+
+    sections: tuple[RawSection, ...] = ()
+    scripts: tuple[Path, ...] = ()
+    """Files that hook commands name, including commands of hooks that are switched off."""
+
+    http_urls: tuple[str, ...] | None = None
+    http_variables: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The `mcpServers` objects, and which of their servers may run."""
+
+    sections: tuple[RawSection, ...] = ()
+    restrictions: Restrictions = field(default_factory=Restrictions)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    """What child processes get, and how much of a shell command's output is kept."""
+
+    env: tuple[RawSection, ...] = ()
+    bash_output_max_chars: int | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that `env` of all files sets; the highest file wins."""
+        layers = [cast("dict[str, str]", each.value) for each in reversed(self.env)]
+        return {name: value for layer in layers for name, value in layer.items()}
+
+
+def merge_rules(files: Sequence[LayerFile]) -> RuleSettings:
+    """Return all rules. If only managed files may allow, other files still deny and ask."""
+    managed_only = _is_enabled_by_managed_file(files, _MANAGED_RULES_ONLY)
+    texts = tuple(
         rule
         for file in files
         for rule in file.rules
         if not managed_only or _is_managed(file) or rule.effect is not Effect.ALLOW
     )
+    return RuleSettings(
+        texts, tuple(_collect_rule_tests(files)), managed_only, _collect_approved_definitions(files)
+    )
 
 
-def has_managed_rules_only(files: Sequence[LayerFile]) -> bool:
-    return _is_enabled_by_managed_file(files, _MANAGED_RULES_ONLY)
+def merge_permissions(
+    files: Sequence[LayerFile], root: Path | None, problems: list[SettingsProblem]
+) -> PermissionSettings:
+    """Return the highest mode and all directories. A switch that tightens needs only one file."""
+    each = [file.permissions for file in files]
+    return PermissionSettings(
+        mode=_choose_mode(files, problems),
+        additional_directories=_collect_directories(files, root, problems),
+        block_reads_outside=any(one.block_reads_outside_working_directories for one in each),
+        block_writes_outside=any(one.block_writes_outside_working_directories for one in each),
+        deny_instead_of_prompting=any(one.deny_instead_of_prompting for one in each),
+        bypass_disabled=_is_bypass_disabled(files),
+    )
 
 
-def collect_approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
+def merge_hooks(files: Sequence[LayerFile], scripts: tuple[Path, ...]) -> HookSettings:
+    return HookSettings(
+        sections=_collect_hooks(files),
+        scripts=scripts,
+        http_urls=_merge_hook_list(files, "allowedHttpHookUrls"),
+        http_variables=_merge_hook_list(files, "httpHookAllowedEnvVars"),
+    )
+
+
+def merge_servers(files: Sequence[LayerFile]) -> ServerSettings:
+    return ServerSettings(collect_sections(files, "mcpServers"), _merge_restrictions(files))
+
+
+def merge_processes(files: Sequence[LayerFile], problems: list[SettingsProblem]) -> ProcessSettings:
+    limits = [file.values.get("bashOutputMaxChars") for file in files]
+    limit = next((each for each in limits if isinstance(each, int)), None)
+    return ProcessSettings(_collect_env(files, problems), limit)
+
+
+def _collect_approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
     """From the user's own file for the workspace, the only one that is written by us."""
     own = [
         file.raw_values.get(APPROVED_DEFINITIONS_KEY)
@@ -80,7 +178,7 @@ def collect_approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
     }
 
 
-def choose_mode(files: Sequence[LayerFile], problems: list[SettingsProblem]) -> PermissionMode:
+def _choose_mode(files: Sequence[LayerFile], problems: list[SettingsProblem]) -> PermissionMode:
     for file in files:
         named = file.permissions.default_mode
         if named is None:
@@ -90,7 +188,7 @@ def choose_mode(files: Sequence[LayerFile], problems: list[SettingsProblem]) -> 
             message = 'there is no model here to decide; "auto" is treated as "default"'
             problems.append(SettingsProblem(Severity.WARNING, file.layer.path, key, message))
         mode = _MODES[named]
-        if mode is PermissionMode.BYPASS_PERMISSIONS and is_bypass_disabled(files):
+        if mode is PermissionMode.BYPASS_PERMISSIONS and _is_bypass_disabled(files):
             message = 'disableBypassPermissionsMode is set; "default" holds instead'
             problems.append(SettingsProblem(Severity.WARNING, file.layer.path, key, message))
             return PermissionMode.DEFAULT
@@ -98,11 +196,11 @@ def choose_mode(files: Sequence[LayerFile], problems: list[SettingsProblem]) -> 
     return PermissionMode.DEFAULT
 
 
-def is_bypass_disabled(files: Sequence[LayerFile]) -> bool:
+def _is_bypass_disabled(files: Sequence[LayerFile]) -> bool:
     return any(file.permissions.disable_bypass_permissions_mode == "disable" for file in files)
 
 
-def collect_directories(
+def _collect_directories(
     files: Sequence[LayerFile], root: Path | None, problems: list[SettingsProblem]
 ) -> tuple[Path, ...]:
     """Relative ones start at the workspace."""
@@ -130,7 +228,7 @@ def merge_dispatch(files: Sequence[LayerFile]) -> DispatchSettings:
     return DispatchSettings.model_validate({**merged, "ruleTests": tests})
 
 
-def collect_rule_tests(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
+def _collect_rule_tests(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
     for file in files:
         tests = cast("list[JsonObject]", _get_object(file, "dispatch").get("ruleTests", []))
         for index, test in enumerate(tests):
@@ -139,12 +237,7 @@ def collect_rule_tests(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
             yield RuleTestText(test["call"], effect, file.layer.path, line)
 
 
-def choose_bash_output_limit(files: Sequence[LayerFile]) -> int | None:
-    chosen = [file.values.get("bashOutputMaxChars") for file in files]
-    return next((most for most in chosen if isinstance(most, int)), None)
-
-
-def collect_hooks(files: Sequence[LayerFile]) -> tuple[RawSection, ...]:
+def _collect_hooks(files: Sequence[LayerFile]) -> tuple[RawSection, ...]:
     """The hooks that are switched on. Only a managed file switches managed hooks off."""
     kept = collect_sections(files, "hooks")
     switches = [file for file in files if file.values.get("disableAllHooks") is not None]
@@ -156,7 +249,7 @@ def collect_hooks(files: Sequence[LayerFile]) -> tuple[RawSection, ...]:
     return kept
 
 
-def merge_hook_list(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
+def _merge_hook_list(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
     """`allowedHttpHookUrls` or `httpHookAllowedEnvVars`; None where no file says anything.
 
     A managed list holds alone: nobody else can add to it. A managed value that makes no sense
@@ -177,7 +270,7 @@ def _iter_texts(files: Sequence[LayerFile], key: str) -> Iterator[str]:
         yield from cast("list[str]", file.values.get(key) or [])
 
 
-def collect_env(
+def _collect_env(
     files: Sequence[LayerFile], problems: list[SettingsProblem]
 ) -> tuple[RawSection, ...]:
     kept: list[RawSection] = []
@@ -203,7 +296,7 @@ def collect_sections(files: Sequence[LayerFile], key: str) -> tuple[RawSection, 
     )
 
 
-def merge_restrictions(files: Sequence[LayerFile]) -> Restrictions:
+def _merge_restrictions(files: Sequence[LayerFile]) -> Restrictions:
     """Denied servers of every file; allowed ones of managed files, else of the others together."""
     parsed = [(file, SettingsFile.model_validate(file.values)) for file in files]
     lists = [

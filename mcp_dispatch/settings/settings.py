@@ -2,11 +2,10 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import cast
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings import merge
@@ -19,8 +18,15 @@ from mcp_dispatch.settings.layers import (
     list_layers,
     sort_layers,
 )
-from mcp_dispatch.settings.merge import Restrictions, RuleTestText
-from mcp_dispatch.settings.models import DispatchSettings, PermissionMode
+from mcp_dispatch.settings.merge import (
+    HookSettings,
+    PermissionSettings,
+    ProcessSettings,
+    RuleSettings,
+    RuleTestText,
+    ServerSettings,
+)
+from mcp_dispatch.settings.models import DispatchSettings
 from mcp_dispatch.settings.parse import LayerFile, RawSection, RuleText, parse_layer
 from mcp_dispatch.settings.problems import SettingsProblem, Severity
 from mcp_dispatch.settings.read_file import LastGoodFiles, ParsedFile, read_json_file
@@ -42,13 +48,19 @@ from mcp_dispatch.settings.trust_survey import (
 
 __all__ = [
     "FileState",
+    "HookSettings",
     "Layer",
     "LayerKind",
     "LayerStatus",
+    "PermissionSettings",
+    "ProcessSettings",
     "RawSection",
+    "RuleSettings",
     "RuleTestText",
     "RuleText",
+    "ServerSettings",
     "Settings",
+    "SettingsReport",
     "find_user_config_dir",
     "load_settings",
 ]
@@ -80,54 +92,36 @@ class LayerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """All layers together, highest first; of a workspace's files only what they may decide."""
+class SettingsReport:
+    """What loading found: the files, what became of them, and everything that has no effect."""
 
-    rules: tuple[RuleText, ...] = ()
-    mode: PermissionMode = PermissionMode.DEFAULT
-    additional_directories: tuple[Path, ...] = ()
-    block_reads_outside: bool = False
-    block_writes_outside: bool = False
-    deny_instead_of_prompting: bool = False
-    bypass_disabled: bool = False
-    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
-    bash_output_max_chars: int | None = None
-    problems: tuple[SettingsProblem, ...] = ()
     files: tuple[Path, ...] = ()
-    """Every file of every layer, there or not: one that is missing can be made."""
+    """Every file of every layer, also those that do not exist: a missing one can be created."""
 
-    hook_scripts: tuple[Path, ...] = ()
-    """Files that hook commands name, also those of hooks that are off."""
-
-    hooks: tuple[RawSection, ...] = ()
-    http_hook_urls: tuple[str, ...] | None = None
-    http_hook_variables: tuple[str, ...] | None = None
-    env: tuple[RawSection, ...] = ()
-    mcp_servers: tuple[RawSection, ...] = ()
-    restrictions: Restrictions = field(default_factory=Restrictions)
-    rule_tests: tuple[RuleTestText, ...] = ()
     layer_statuses: tuple[LayerStatus, ...] = ()
     trust_status: TrustStatus = TRUST_NOT_NEEDED
-    managed_rules_only: bool = False
-    """Allow rules of files that are not managed count for nothing."""
-
-    approved_definitions: Mapping[str, str] = field(default_factory=lambda: {})
-    """Which definition of an upstream tool an allow rule of the user's own file was given to."""
-
     refused: tuple[RefusedEntry, ...] = ()
-    """What the workspace asks for and no workspace can have."""
+    """Entries of the workspace that no workspace may set, trusted or not."""
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """What `env` of all files sets: the highest file that names a variable decides."""
-        layers = [cast("dict[str, str]", each.value) for each in reversed(self.env)]
-        return {name: value for layer in layers for name, value in layer.items()}
+    problems: tuple[SettingsProblem, ...] = ()
 
-    def resolve_mode(self, flag: PermissionMode | None) -> PermissionMode:
-        """The mode that holds where a flag names one."""
-        mode = flag or self.mode
-        bypass = mode is PermissionMode.BYPASS_PERMISSIONS
-        return PermissionMode.DEFAULT if bypass and self.bypass_disabled else mode
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All layers merged, highest first. Of a workspace's files it holds only trusted entries and
+    those that tighten."""
+
+    rules: RuleSettings = field(default_factory=RuleSettings)
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
+    servers: ServerSettings = field(default_factory=ServerSettings)
+    processes: ProcessSettings = field(default_factory=ProcessSettings)
+    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    report: SettingsReport = field(default_factory=SettingsReport)
+
+    def add_problems(self, problems: Iterable[SettingsProblem]) -> "Settings":
+        found = (*self.report.problems, *problems)
+        return replace(self, report=replace(self.report, problems=found))
 
 
 def load_settings(
@@ -159,36 +153,25 @@ def load_settings(
     ]
     problems += [*_report_withheld_entries(stand, root), *map(_report_refusal, found.refused)]
     problems += [*merge.find_misplaced_keys(read), *_find_unsupported_keys(files, supported)]
+    # The order of these calls is the order in which their problems are reported.
+    permissions = merge.merge_permissions(files, root, problems)
+    processes = merge.merge_processes(files, problems)
     return Settings(
         rules=merge.merge_rules(files),
-        mode=merge.choose_mode(files, problems),
-        additional_directories=merge.collect_directories(files, root, problems),
-        # These only tighten: one file that asks for it is enough.
-        block_reads_outside=any(
-            file.permissions.block_reads_outside_working_directories for file in files
+        permissions=permissions,
+        hooks=merge.merge_hooks(
+            files, find_hook_scripts(merge.collect_sections(read, "hooks"), root)
         ),
-        block_writes_outside=any(
-            file.permissions.block_writes_outside_working_directories for file in files
-        ),
-        deny_instead_of_prompting=any(file.permissions.deny_instead_of_prompting for file in files),
-        bypass_disabled=merge.is_bypass_disabled(files),
-        managed_rules_only=merge.has_managed_rules_only(files),
-        approved_definitions=merge.collect_approved_definitions(files),
+        servers=merge.merge_servers(files),
+        processes=processes,
         dispatch=merge.merge_dispatch(files),
-        bash_output_max_chars=merge.choose_bash_output_limit(files),
-        hooks=merge.collect_hooks(files),
-        http_hook_urls=merge.merge_hook_list(files, "allowedHttpHookUrls"),
-        http_hook_variables=merge.merge_hook_list(files, "httpHookAllowedEnvVars"),
-        env=merge.collect_env(files, problems),
-        mcp_servers=merge.collect_sections(files, "mcpServers"),
-        restrictions=merge.merge_restrictions(files),
-        rule_tests=tuple(merge.collect_rule_tests(files)),
-        files=tuple(dict.fromkeys(layer.path for layer, _, _ in looked)),
-        hook_scripts=find_hook_scripts(merge.collect_sections(read, "hooks"), root),
-        layer_statuses=tuple(LayerStatus(layer, state) for layer, state, _ in looked),
-        trust_status=stand,
-        refused=found.refused,
-        problems=tuple(problems),
+        report=SettingsReport(
+            files=tuple(dict.fromkeys(layer.path for layer, _, _ in looked)),
+            layer_statuses=tuple(LayerStatus(layer, state) for layer, state, _ in looked),
+            trust_status=stand,
+            refused=found.refused,
+            problems=tuple(problems),
+        ),
     )
 
 
@@ -265,7 +248,7 @@ class SettingsReader:
             root=root,
             last_good=self._last_good,
         )
-        return replace(settings, problems=(*settings.problems, *problems))
+        return settings.add_problems(problems)
 
     def list_watched_files(self, root: Path | None) -> tuple[Path, ...]:
         """What decides the settings, there or not."""

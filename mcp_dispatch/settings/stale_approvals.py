@@ -19,10 +19,10 @@ def find_stale_rules(
     """The rules of the user's own file that were given to another definition of their tool."""
     return tuple(
         rule
-        for rule in settings.rules
+        for rule in settings.rules.texts
         if rule.layer is LayerKind.OWN
         and rule.effect is Effect.ALLOW
-        and (digest := settings.approved_definitions.get(rule.text)) is not None
+        and (digest := settings.rules.approved_definitions.get(rule.text)) is not None
         and (now := find_definition(rule.text)) is not None
         and hash_definition(now) != digest
     )
@@ -43,5 +43,6 @@ def remove_rules(settings: Settings, rules: tuple[RuleText, ...]) -> Settings:
         )
         for rule in rules
     ]
-    kept = tuple(rule for rule in settings.rules if rule not in rules)
-    return replace(settings, rules=kept, problems=(*settings.problems, *problems))
+    kept = tuple(rule for rule in settings.rules.texts if rule not in rules)
+    rules_left = replace(settings.rules, texts=kept)
+    return replace(settings, rules=rules_left).add_problems(problems)

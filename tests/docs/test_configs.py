@@ -83,8 +83,8 @@ def test_the_servers_on_the_page_about_them_have_no_problem(tmp_path: Path) -> N
 def test_the_starter_settings_have_no_problem() -> None:
     settings = load_settings([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
 
-    assert settings.problems == ()
-    assert settings.rules
+    assert settings.report.problems == ()
+    assert settings.rules.texts
 
 
 def test_the_checked_in_schema_is_the_one_the_command_prints() -> None:

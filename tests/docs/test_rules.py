@@ -35,9 +35,9 @@ def test_every_example_of_the_documentation_holds(tmp_path: Path, page: str, num
     settings = load_settings([Layer(LayerKind.FLAG, file)])
     policy = Policy(settings, [root], [tmp_path / "own"], PermissionMode.DEFAULT)
 
-    failed = run_rule_tests(settings.rule_tests, policy, Workspace(root))
+    failed = run_rule_tests(settings.rules.tests, policy, Workspace(root))
 
-    assert settings.problems == ()
+    assert settings.report.problems == ()
     assert policy.problems == ()
-    assert settings.rule_tests
+    assert settings.rules.tests
     assert [each.reason for each in failed] == []

@@ -48,8 +48,11 @@ def test_a_settings_file_still_decides_the_same(
 def test_the_always_allow_file_of_a_workspace_is_found_and_read(upgraded: Installation) -> None:
     settings = SettingsReader(build_sources(environ=upgraded.environ)).read(WORKSPACE)
 
-    assert [rule.text for rule in settings.rules] == ["Bash(npm run build)", "mcp__demo__remember"]
-    assert settings.problems == ()
+    assert [rule.text for rule in settings.rules.texts] == [
+        "Bash(npm run build)",
+        "mcp__demo__remember",
+    ]
+    assert settings.report.problems == ()
 
 
 def test_a_trust_record_is_found_and_read(upgraded: Installation) -> None:

@@ -123,10 +123,10 @@ def test_lists_of_urls_are_put_together(tmp_path: Path) -> None:
         user={"allowedHttpHookUrls": ["https://b/*"], "httpHookAllowedEnvVars": ["T"]},
     )
 
-    assert found.http_hook_urls == ("https://a/*", "https://b/*")
-    assert found.http_hook_variables == ("T",)
-    assert settings(tmp_path, user={}).http_hook_urls is None
-    assert settings(tmp_path, user={"allowedHttpHookUrls": []}).http_hook_urls == ()
+    assert found.hooks.http_urls == ("https://a/*", "https://b/*")
+    assert found.hooks.http_variables == ("T",)
+    assert settings(tmp_path, user={}).hooks.http_urls is None
+    assert settings(tmp_path, user={"allowedHttpHookUrls": []}).hooks.http_urls == ()
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_nobody_adds_to_a_managed_list(
         user={"allowedHttpHookUrls": ["*"]},
     )
 
-    assert found.http_hook_urls == urls
+    assert found.hooks.http_urls == urls
 
 
 def test_a_workspace_can_neither_open_nor_close_what_hooks_reach(tmp_path: Path) -> None:
     found = settings(tmp_path, project={"allowedHttpHookUrls": ["*"]}, user={})
 
-    assert found.http_hook_urls is None
-    assert [problem.message for problem in found.problems] == [
+    assert found.hooks.http_urls is None
+    assert [problem.message for problem in found.report.problems] == [
         "a workspace cannot set this; set it in a file of your own"
     ]

@@ -70,11 +70,13 @@ class DispatcherFixture:
         settings: Settings = load_settings(
             [Layer(LayerKind.FLAG, path)], supported=frozenset({"hooks"})
         )
-        sources = [HookSource(kept.value, kept.file) for kept in settings.hooks]
+        sources = [HookSource(kept.value, kept.file) for kept in settings.hooks.sections]
         config, problems = parse_hooks(sources)
         assert problems == ()
         hooks = Hooks(config, self.children, {"PATH": "/usr/bin:/bin"}, workspace=self.folder)
-        policy = Policy(settings, (self.folder,), own_directories=(), mode=settings.mode)
+        policy = Policy(
+            settings, (self.folder,), own_directories=(), mode=settings.permissions.mode
+        )
         self.snapshot = Snapshot(build_registry(self.tools, ()), hooks, policy)
         return self
 

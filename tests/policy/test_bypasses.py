@@ -7,7 +7,13 @@ import pytest
 
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.settings import (
+    LayerKind,
+    RuleSettings,
+    RuleText,
+    Settings,
+    SettingsReport,
+)
 from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
 
 MODES = list(PermissionMode)
@@ -201,7 +207,7 @@ def test_no_layer_allows_what_another_asks_about_or_denies(
 
     for strict in (ASK, DENY):
         rules = (of(higher, ALLOW), of(lower, strict))
-        judged = policy(tmp_path, settings=Settings(rules=rules))
+        judged = policy(tmp_path, settings=Settings(rules=RuleSettings(texts=rules)))
         assert judged.evaluate(bash("x y", tmp_path)).effect is strict
 
 
@@ -256,7 +262,10 @@ def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Pa
     real.write_text("{}", encoding="utf-8")
     link.symlink_to(real)
     rules = Rules(allow=["Edit", "Bash"]).texts()
-    judged = policy(tmp_path, settings=Settings(rules=rules, files=(link,)))
+    judged = policy(
+        tmp_path,
+        settings=Settings(rules=RuleSettings(texts=rules), report=SettingsReport(files=(link,))),
+    )
 
     assert judged.evaluate(on_file("Edit", real)).effect is DENY
     assert judged.evaluate(bash("echo x > real.json", tmp_path)).effect is DENY

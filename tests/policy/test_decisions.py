@@ -12,7 +12,15 @@ from mcp_dispatch.model.tools import ToolAsk
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load_settings
+from mcp_dispatch.settings.settings import (
+    Layer,
+    LayerKind,
+    PermissionSettings,
+    RuleSettings,
+    Settings,
+    SettingsReport,
+    load_settings,
+)
 from tests.support.paths import ROOT
 from tests.support.policies import (
     ALLOW,
@@ -208,7 +216,10 @@ def test_each_mode_decides_as_documented(tmp_path: Path, case: str, expected: tu
 
 def test_deny_instead_of_prompting_turns_every_question_into_a_denial(tmp_path: Path):
     rules = Rules(allow=["Bash(ok)"], ask=["Bash(asked)"]).texts()
-    settings = Settings(rules=rules, deny_instead_of_prompting=True)
+    settings = Settings(
+        rules=RuleSettings(texts=rules),
+        permissions=PermissionSettings(deny_instead_of_prompting=True),
+    )
     quiet = policy(tmp_path, settings=settings)
 
     decision = quiet.evaluate(bash("other", tmp_path))
@@ -222,10 +233,12 @@ def test_deny_instead_of_prompting_turns_every_question_into_a_denial(tmp_path: 
 
 def test_reads_and_writes_outside_can_be_blocked_for_every_rule_and_mode(tmp_path: Path):
     settings = Settings(
-        rules=Rules(allow=["Read", "Edit", "Write", "Bash"]).texts(),
-        additional_directories=(Path("/added"), Path("beside")),
-        block_reads_outside=True,
-        block_writes_outside=True,
+        rules=RuleSettings(texts=Rules(allow=["Read", "Edit", "Write", "Bash"]).texts()),
+        permissions=PermissionSettings(
+            additional_directories=(Path("/added"), Path("beside")),
+            block_reads_outside=True,
+            block_writes_outside=True,
+        ),
     )
     blocked = policy(tmp_path, settings=settings, mode=PermissionMode.BYPASS_PERMISSIONS)
 
@@ -404,7 +417,13 @@ def test_a_settings_file_behind_a_link_is_protected_under_both_its_names(tmp_pat
     real, link = tmp_path / "real.json", tmp_path / "link.json"
     real.write_text("{}", encoding="utf-8")
     link.symlink_to(real)
-    judged = policy(tmp_path, settings=Settings(rules=Rules(allow=["Edit"]).texts(), files=(link,)))
+    judged = policy(
+        tmp_path,
+        settings=Settings(
+            rules=RuleSettings(texts=Rules(allow=["Edit"]).texts()),
+            report=SettingsReport(files=(link,)),
+        ),
+    )
 
     assert judged.evaluate(on_file("Edit", real)).effect is DENY
     assert judged.evaluate(on_file("Edit", link)).effect is DENY
@@ -463,7 +482,8 @@ def test_a_critical_removal_is_asked_about_in_every_mode(
     tmp_path: Path, command: str, mode: PermissionMode
 ):
     settings = Settings(
-        rules=Rules(allow=["Bash"]).texts(), additional_directories=(Path("/added"),)
+        rules=RuleSettings(texts=Rules(allow=["Bash"]).texts()),
+        permissions=PermissionSettings(additional_directories=(Path("/added"),)),
     )
     judged = policy(tmp_path, settings=settings, mode=mode)
 
@@ -593,11 +613,11 @@ def test_ordinary_rules_and_rules_about_tools_of_elsewhere_are_not_reported(tmp_
 def starter(tmp_path: Path) -> Policy:
     """As the README registers it: the file lies elsewhere, the workspace is `tmp_path / "w"`."""
     settings = load_settings([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
-    assert settings.problems == ()
+    assert settings.report.problems == ()
     workspace = tmp_path / "w"
     workspace.mkdir()
     own = [tmp_path / "config", tmp_path / "state"]
-    built = Policy(settings, [workspace], own, settings.mode, home=tmp_path / "home")
+    built = Policy(settings, [workspace], own, settings.permissions.mode, home=tmp_path / "home")
     assert built.problems == ()
     return built
 

@@ -12,7 +12,7 @@ from mcp_dispatch.policy.commands.pattern import Wildcard
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.settings import LayerKind, RuleSettings, RuleText, Settings
 from mcp_dispatch.shell.analyze import parse_shell_text
 from mcp_dispatch.shell.ast import EXPANSION
 from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
@@ -72,7 +72,9 @@ def evaluate(
     mode: PermissionMode = PermissionMode.DEFAULT,
     votes: list[Vote] | None = None,
 ) -> Decision:
-    made = Policy(Settings(rules=tuple(rules)), [WORKSPACE], [], mode, home=HOME)
+    made = Policy(
+        Settings(rules=RuleSettings(texts=tuple(rules))), [WORKSPACE], [], mode, home=HOME
+    )
     return made.evaluate(subject, hook_votes=votes or [])
 
 

@@ -10,7 +10,13 @@ from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.settings import (
+    LayerKind,
+    PermissionSettings,
+    RuleSettings,
+    RuleText,
+    Settings,
+)
 from tests.support import policy_reference
 from tests.support.policy_reference import CONFIG, HOME, WORKSPACE
 
@@ -185,10 +191,12 @@ def build_policy(chosen: dict[str, Any]) -> Policy:
         for text in chosen[effect]
     ]
     found = Settings(
-        rules=tuple(rules),
-        block_reads_outside=chosen.get("blockReads", False),
-        block_writes_outside=chosen.get("blockWrites", False),
-        deny_instead_of_prompting=chosen.get("quiet", False),
+        rules=RuleSettings(texts=tuple(rules)),
+        permissions=PermissionSettings(
+            block_reads_outside=chosen.get("blockReads", False),
+            block_writes_outside=chosen.get("blockWrites", False),
+            deny_instead_of_prompting=chosen.get("quiet", False),
+        ),
     )
     mode = PermissionMode(chosen["mode"])
     return Policy(found, [Path(WORKSPACE)], [], mode, home=Path(HOME))

@@ -122,12 +122,12 @@ def test_servers_that_claude_code_keeps_for_a_person_and_a_place_need_no_trust(m
 
     settings = machine.read()
 
-    assert [(kept.layer.value, kept.value) for kept in settings.mcp_servers if kept.value] == [
+    assert [(kept.layer.value, kept.value) for kept in settings.servers.sections if kept.value] == [
         ("claude-own", {"shared": {"command": "local"}}),
         ("claude-user", {"mine": {"command": "user"}, "shared": {"command": "user"}}),
     ]
-    assert (settings.rules, settings.hooks) == ((), ())
-    assert machine.root.parent / ".claude.json" in settings.files
+    assert (settings.rules.texts, settings.hooks.sections) == ((), ())
+    assert machine.root.parent / ".claude.json" in settings.report.files
 
 
 @pytest.mark.parametrize("projects", [[], {"x": 1}, "text"])
@@ -138,8 +138,8 @@ def test_notes_of_claude_code_that_are_not_as_expected_name_no_server_of_the_pla
 
     settings = machine.read()
 
-    assert [kept for kept in settings.mcp_servers if kept.value] == []
-    assert settings.problems == ()
+    assert [kept for kept in settings.servers.sections if kept.value] == []
+    assert settings.report.problems == ()
 
 
 def test_in_the_directory_that_holds_claude_codes_own_files_they_stand_once_as_the_users(
@@ -165,9 +165,14 @@ def test_managed_files_are_taken_by_name_and_hidden_or_other_files_are_not(machi
 
     settings = machine.read()
 
-    assert settings.mode is PermissionMode.DONT_ASK
-    assert [rule.text for rule in settings.rules] == ["Bash(c)", "Bash(b)", "Bash(a)", "Bash(d)"]
-    assert settings.problems == ()
+    assert settings.permissions.mode is PermissionMode.DONT_ASK
+    assert [rule.text for rule in settings.rules.texts] == [
+        "Bash(c)",
+        "Bash(b)",
+        "Bash(a)",
+        "Bash(d)",
+    ]
+    assert settings.report.problems == ()
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.d/50.json"])
@@ -205,11 +210,11 @@ def test_the_users_file_for_one_workspace_counts_there_and_nowhere_else(
     here = machine.read()
     there = SettingsReader(machine.sources).read(other)
 
-    assert here.mode is PermissionMode.ACCEPT_EDITS
-    assert [(rule.text, rule.layer, rule.anchor) for rule in here.rules] == [
+    assert here.permissions.mode is PermissionMode.ACCEPT_EDITS
+    assert [(rule.text, rule.layer, rule.anchor) for rule in here.rules.texts] == [
         ("Edit(/a)", LayerKind.OWN, machine.root)
     ]
-    assert there.rules == ()
+    assert there.rules.texts == ()
 
 
 def test_of_a_file_for_servers_nothing_but_its_servers_is_read(machine: Machine):
@@ -219,17 +224,17 @@ def test_of_a_file_for_servers_nothing_but_its_servers_is_read(machine: Machine)
 
     settings = machine.read()
 
-    assert [kept.value for kept in settings.mcp_servers] == [servers]
-    assert (settings.rules, settings.env) == ((), ())
+    assert [kept.value for kept in settings.servers.sections] == [servers]
+    assert (settings.rules.texts, settings.processes.env) == ((), ())
 
 
 def test_every_file_that_could_count_is_known_whether_it_is_there_or_not(machine: Machine):
     settings = machine.read()
 
-    assert set(settings.files) == {
+    assert set(settings.report.files) == {
         layer.path for layer in list_layers(machine.sources, machine.root)
     }
-    assert {source.state for source in settings.layer_statuses} == {FileState.ABSENT}
+    assert {source.state for source in settings.report.layer_statuses} == {FileState.ABSENT}
 
 
 def test_the_scripts_that_hooks_name_are_known_also_of_hooks_that_are_off(machine: Machine):
@@ -248,11 +253,11 @@ def test_the_scripts_that_hooks_name_are_known_also_of_hooks_that_are_off(machin
     settings = machine.read()
 
     root = machine.root
-    assert set(settings.hook_scripts) == {
+    assert set(settings.hooks.scripts) == {
         *(root / ".hooks/a.sh", root / "etc/b.toml", root / "plain.sh", root / "c.py"),
         Path("/opt/guard/d"),
     }
-    assert len(settings.hooks) == 2
+    assert len(settings.hooks.sections) == 2
 
 
 def test_of_variables_the_highest_file_decides_one_by_one(machine: Machine):
@@ -260,7 +265,7 @@ def test_of_variables_the_highest_file_decides_one_by_one(machine: Machine):
     machine.own({"env": {"B": "own", "C": "own"}})
     machine.managed("settings.json", {"env": {"C": "managed"}})
 
-    assert machine.read().environment == {"A": "user", "B": "own", "C": "managed"}
+    assert machine.read().processes.environment == {"A": "user", "B": "own", "C": "managed"}
 
 
 def test_variables_that_no_child_can_have_are_skipped_without_their_values(machine: Machine):
@@ -278,8 +283,8 @@ def test_variables_that_no_child_can_have_are_skipped_without_their_values(machi
 
     settings = machine.read()
 
-    assert settings.environment == {"OK": "1"}
-    assert [str(problem) for problem in settings.problems] == [
+    assert settings.processes.environment == {"OK": "1"}
+    assert [str(problem) for problem in settings.report.problems] == [
         f'{file}: env."MCP_DISPATCH_CONFIG_DIR": variables of mcp-dispatch itself reach no child; '
         "it is skipped",
         f'{file}: env."A=B": expected the name of an environment variable; it is skipped',
@@ -294,8 +299,12 @@ def test_directories_that_are_added_start_at_the_workspace_and_must_be_names(mac
     settings = machine.read()
 
     root = machine.root
-    assert settings.additional_directories == (root / "../lib", Path("/abs"), Path.home() / "x")
-    assert [problem.message for problem in settings.problems] == [
+    assert settings.permissions.additional_directories == (
+        root / "../lib",
+        Path("/abs"),
+        Path.home() / "x",
+    )
+    assert [problem.message for problem in settings.report.problems] == [
         'not the name of a directory: "a\\u0000b"; it is skipped',
         'not the name of a directory: ""; it is skipped',
     ]
@@ -310,9 +319,12 @@ def test_any_file_can_take_the_bypass_mode_away(machine: Machine):
 
     settings = machine.read()
 
-    assert settings.mode is PermissionMode.DEFAULT
-    assert settings.resolve_mode(PermissionMode.BYPASS_PERMISSIONS) is PermissionMode.DEFAULT
-    assert settings.resolve_mode(PermissionMode.PLAN) is PermissionMode.PLAN
+    assert settings.permissions.mode is PermissionMode.DEFAULT
+    assert (
+        settings.permissions.resolve_mode(PermissionMode.BYPASS_PERMISSIONS)
+        is PermissionMode.DEFAULT
+    )
+    assert settings.permissions.resolve_mode(PermissionMode.PLAN) is PermissionMode.PLAN
 
 
 def test_hooks_are_switched_off_by_the_highest_file_and_managed_ones_only_by_a_managed_file(
@@ -323,9 +335,9 @@ def test_hooks_are_switched_off_by_the_highest_file_and_managed_ones_only_by_a_m
     machine.own({**hooks, "disableAllHooks": True})
     managed = machine.managed("settings.json", hooks)
 
-    by_user = [kept.file for kept in machine.read().hooks]
+    by_user = [kept.file for kept in machine.read().hooks.sections]
     machine.managed("settings.json", {**hooks, "disableAllHooks": True})
-    by_manager = machine.read().hooks
+    by_manager = machine.read().hooks.sections
 
     assert by_user == [managed]
     assert by_manager == ()
@@ -343,8 +355,8 @@ def test_a_managed_file_can_keep_hooks_and_allow_rules_to_itself(machine: Machin
 
     settings = machine.read()
 
-    assert [kept.file for kept in settings.hooks] == [managed]
-    assert [(rule.text, rule.layer.value) for rule in settings.rules] == [
+    assert [kept.file for kept in settings.hooks.sections] == [managed]
+    assert [(rule.text, rule.layer.value) for rule in settings.rules.texts] == [
         ("Read", "managed"),
         ("Bash(x)", "managed"),
         ("Bash(x)", "user"),
@@ -356,8 +368,8 @@ def test_what_only_a_managed_file_can_say_has_no_effect_elsewhere(machine: Machi
 
     settings = machine.read()
 
-    assert len(settings.hooks) == 1
-    assert [str(problem) for problem in settings.problems] == [
+    assert len(settings.hooks.sections) == 1
+    assert [str(problem) for problem in settings.report.problems] == [
         f"{file}: allowManagedHooksOnly: only a managed file can set this; it has no effect"
     ]
 
@@ -370,7 +382,7 @@ def test_examples_of_rules_are_collected_from_all_files(machine: Machine):
 
     settings = machine.read()
 
-    assert [(test.call, test.file) for test in settings.rule_tests] == [
+    assert [(test.call, test.file) for test in settings.rules.tests] == [
         ("Bash(b)", high),
         ("Bash(a)", low),
     ]
@@ -386,9 +398,9 @@ def test_a_file_that_breaks_while_the_server_runs_holds_as_it_was(tmp_path: Path
 
     broken = load_settings([Layer(kind, file)], last_good=shelf)
 
-    assert broken.rules == good.rules
-    assert broken.layer_statuses[0].state is FileState.KEPT
-    (problem,) = broken.problems
+    assert broken.rules.texts == good.rules.texts
+    assert broken.report.layer_statuses[0].state is FileState.KEPT
+    (problem,) = broken.report.problems
     assert problem.message.startswith("not JSON: ")
     assert problem.message.endswith("; what it said before stays in force")
 
@@ -404,8 +416,8 @@ def test_a_file_that_is_taken_away_takes_its_rules_along_unless_a_flag_named_it(
 
     settings = load_settings(layers, last_good=shelf)
 
-    assert [rule.layer for rule in settings.rules] == [LayerKind.FLAG]
-    assert [source.state for source in settings.layer_statuses] == [
+    assert [rule.layer for rule in settings.rules.texts] == [LayerKind.FLAG]
+    assert [source.state for source in settings.report.layer_statuses] == [
         FileState.KEPT,
         FileState.ABSENT,
     ]

@@ -119,8 +119,8 @@ def test_a_rule_counts_no_more_once_its_tool_is_another(tmp_path: Path) -> None:
     assert (same, unknown) == ((), ())
     assert [rule.text for rule in changed] == ["mcp__git__log"]
     left = remove_rules(settings, changed)
-    assert [rule.text for rule in left.rules if rule.effect is Effect.ALLOW] == ["Bash(ls:*)"]
-    assert "has changed since you allowed it" in str(left.problems[-1])
+    assert [rule.text for rule in left.rules.texts if rule.effect is Effect.ALLOW] == ["Bash(ls:*)"]
+    assert "has changed since you allowed it" in str(left.report.problems[-1])
 
 
 def test_only_the_users_own_file_says_what_was_approved(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_only_the_users_own_file_says_what_was_approved(tmp_path: Path) -> None:
 
     settings = load_settings([Layer(LayerKind.USER, path)])
 
-    assert settings.approved_definitions == {}
+    assert settings.rules.approved_definitions == {}
     assert find_stale_rules(settings, lambda _: {"name": "x"}) == ()
 
 

@@ -27,8 +27,10 @@ from mcp_dispatch.settings.settings import (
     LayerKind,
     LayerStatus,
     RawSection,
+    RuleSettings,
     RuleText,
     Settings,
+    SettingsReport,
     find_user_config_dir,
     load_settings,
 )
@@ -53,7 +55,7 @@ def load_user(path: Path, content: object) -> Settings:
 
 
 def problem_texts(settings: Settings, folder: Path) -> list[str]:
-    return [str(problem).removeprefix(f"{folder}/") for problem in settings.problems]
+    return [str(problem).removeprefix(f"{folder}/") for problem in settings.report.problems]
 
 
 def test_without_files_everything_has_its_default():
@@ -68,7 +70,9 @@ def test_a_missing_user_file_is_no_problem_and_still_one_of_the_files(tmp_path: 
     layer = Layer(LayerKind.USER, tmp_path / "settings.json")
 
     assert load_settings([layer]) == Settings(
-        files=(layer.path,), layer_statuses=(LayerStatus(layer, FileState.ABSENT),)
+        report=SettingsReport(
+            files=(layer.path,), layer_statuses=(LayerStatus(layer, FileState.ABSENT),)
+        )
     )
 
 
@@ -94,15 +98,19 @@ def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path
         return RuleText(effect, text, file, line, LayerKind.FLAG, tmp_path)
 
     assert settings == Settings(
-        rules=(
-            rule(Effect.ALLOW, "Read", 4),
-            rule(Effect.ALLOW, "Bash(rm:*)", 4),
-            rule(Effect.ALLOW, 'Edit(a"]b)', 5),
-            rule(Effect.DENY, "Bash(rm:*)", 7),
-            rule(Effect.DENY, "Bash(rm:*)", 9),
+        rules=RuleSettings(
+            texts=(
+                rule(Effect.ALLOW, "Read", 4),
+                rule(Effect.ALLOW, "Bash(rm:*)", 4),
+                rule(Effect.ALLOW, 'Edit(a"]b)', 5),
+                rule(Effect.DENY, "Bash(rm:*)", 7),
+                rule(Effect.DENY, "Bash(rm:*)", 9),
+            )
         ),
-        files=(file,),
-        layer_statuses=(LayerStatus(Layer(LayerKind.FLAG, file), FileState.READ),),
+        report=SettingsReport(
+            files=(file,),
+            layer_statuses=(LayerStatus(Layer(LayerKind.FLAG, file), FileState.READ),),
+        ),
     )
 
 
@@ -134,15 +142,15 @@ def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest(tmp_pa
 
     settings = load_settings([Layer(LayerKind.USER, user), Layer(LayerKind.FLAG, flag)])
 
-    assert [(rule.text, rule.layer, rule.anchor) for rule in settings.rules] == [
+    assert [(rule.text, rule.layer, rule.anchor) for rule in settings.rules.texts] == [
         ("Read", LayerKind.FLAG, tmp_path),
         ("Bash(rm:*)", LayerKind.USER, tmp_path / "user"),
     ]
-    assert settings.mode is PermissionMode.ACCEPT_EDITS
-    assert settings.additional_directories == (Path("/two"), Path("/one"))
+    assert settings.permissions.mode is PermissionMode.ACCEPT_EDITS
+    assert settings.permissions.additional_directories == (Path("/two"), Path("/one"))
     assert settings.dispatch.concurrency.max == 4
     assert settings.dispatch.naming.style == "bare"
-    assert settings.files == (flag, user)
+    assert settings.report.files == (flag, user)
 
 
 def test_a_setting_that_only_tightens_holds_when_any_layer_asks_for_it(tmp_path: Path):
@@ -157,9 +165,9 @@ def test_a_setting_that_only_tightens_holds_when_any_layer_asks_for_it(tmp_path:
 
     settings = load_settings([layer(LayerKind.FLAG, False), layer(LayerKind.USER, True)])
 
-    assert settings.block_reads_outside
-    assert settings.block_writes_outside
-    assert settings.deny_instead_of_prompting
+    assert settings.permissions.block_reads_outside
+    assert settings.permissions.block_writes_outside
+    assert settings.permissions.deny_instead_of_prompting
 
 
 def test_of_two_files_named_by_flags_the_later_one_decides(tmp_path: Path):
@@ -170,7 +178,7 @@ def test_of_two_files_named_by_flags_the_later_one_decides(tmp_path: Path):
 
     settings = load_settings([Layer(LayerKind.FLAG, file) for file in files])
 
-    assert settings.mode is PermissionMode.DONT_ASK
+    assert settings.permissions.mode is PermissionMode.DONT_ASK
 
 
 @pytest.mark.parametrize(
@@ -181,7 +189,7 @@ def test_rules_of_a_workspace_file_are_anchored_at_the_workspace(
 ):
     file = write(tmp_path / "own" / "settings.json", {"permissions": {"deny": ["Read(/a)"]}})
 
-    (rule,) = load_settings([Layer(kind, file)]).rules
+    (rule,) = load_settings([Layer(kind, file)]).rules.texts
 
     assert rule.anchor == tmp_path / anchor
 
@@ -206,11 +214,11 @@ def test_a_file_that_is_not_json_is_dropped_whole_or_stops_the_start(
 
     settings = load_settings([Layer(LayerKind.USER, file)])
 
-    (problem,) = settings.problems
+    (problem,) = settings.report.problems
     assert problem.severity is Severity.ERROR
     assert reason in problem.message
     assert problem.message.endswith("; the whole file is ignored")
-    assert settings.files == (file,)
+    assert settings.report.files == (file,)
     with pytest.raises(ConfigError) as raised:
         load_settings([Layer(LayerKind.FLAG, file)])
     assert str(raised.value).startswith(f"{file}: ")
@@ -234,14 +242,14 @@ def test_a_folder_or_a_file_that_is_not_utf8_or_too_large_is_not_read(tmp_path: 
     }
 
     for name, reason in names.items():
-        (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / name)]).problems
+        (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / name)]).report.problems
         assert problem.message == f"{reason}; the whole file is ignored"
 
 
 def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path):
     os.mkfifo(tmp_path / "settings.json")
 
-    (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / "settings.json")]).problems
+    (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / "settings.json")]).report.problems
 
     assert problem.message == "not a regular file; the whole file is ignored"
 
@@ -252,15 +260,15 @@ def test_thousands_of_bad_entries_are_skipped_in_a_moment(tmp_path: Path):
 
     settings = load_user(tmp_path, content)
 
-    assert settings.additional_directories == (Path("/a"),)
-    assert len(settings.problems) == 20_000
+    assert settings.permissions.additional_directories == (Path("/a"),)
+    assert len(settings.report.problems) == 20_000
 
 
 def test_a_byte_order_mark_is_tolerated(tmp_path: Path):
     file = tmp_path / "settings.json"
     file.write_bytes(b'\xef\xbb\xbf{"permissions": {"deny": ["Bash"]}}')
 
-    (rule,) = load_settings([Layer(LayerKind.USER, file)]).rules
+    (rule,) = load_settings([Layer(LayerKind.USER, file)]).rules.texts
 
     assert (rule.text, rule.line) == ("Bash", 1)
 
@@ -281,8 +289,8 @@ def test_one_bad_entry_is_skipped_with_file_key_value_and_expectation(tmp_path: 
         },
     )
 
-    assert [rule.text for rule in settings.rules] == ["Read"]
-    assert settings.additional_directories == (Path("/a"),)
+    assert [rule.text for rule in settings.rules.texts] == ["Read"]
+    assert settings.permissions.additional_directories == (Path("/a"),)
     assert settings.dispatch == DispatchSettings.model_validate({"concurrency": {"max": 5}})
     assert problem_texts(settings, tmp_path) == [
         "settings.json:1: permissions.allow[1]: expected a rule as a string, got 42; it is skipped",
@@ -304,7 +312,9 @@ def test_one_bad_entry_is_skipped_with_file_key_value_and_expectation(tmp_path: 
 def test_a_deny_that_is_not_in_a_list_still_denies_and_such_an_allow_is_skipped(tmp_path: Path):
     settings = load_user(tmp_path, {"permissions": {"deny": "Bash(rm:*)", "allow": "Bash"}})
 
-    assert [(rule.effect, rule.text) for rule in settings.rules] == [(Effect.DENY, "Bash(rm:*)")]
+    assert [(rule.effect, rule.text) for rule in settings.rules.texts] == [
+        (Effect.DENY, "Bash(rm:*)")
+    ]
     assert problem_texts(settings, tmp_path) == [
         'settings.json: permissions.allow: expected a valid list, got "Bash"; it is skipped',
         'settings.json: permissions.deny: expected a valid list, got "Bash(rm:*)"; '
@@ -327,7 +337,7 @@ def test_an_unknown_key_under_dispatch_is_an_error(
     settings = load_user(tmp_path, {"dispatch": dispatch})
 
     assert settings.dispatch == DispatchSettings()
-    assert settings.problems == (
+    assert settings.report.problems == (
         SettingsProblem(
             Severity.ERROR,
             tmp_path / "settings.json",
@@ -353,10 +363,10 @@ def test_a_rule_test_that_lacks_something_is_an_error_and_the_others_are_kept(tm
 
     settings = load_user(tmp_path, {"dispatch": {"ruleTests": tests}})
 
-    assert [(test.call, test.expect, test.line) for test in settings.rule_tests] == [
+    assert [(test.call, test.expect, test.line) for test in settings.rules.tests] == [
         (good["call"], Effect.ALLOW, 1)
     ]
-    assert [problem.severity for problem in settings.problems] == [Severity.ERROR] * 3
+    assert [problem.severity for problem in settings.report.problems] == [Severity.ERROR] * 3
     assert problem_texts(settings, tmp_path)[0] == (
         "settings.json: dispatch.ruleTests.1: 'expect' is missing; it is skipped"
     )
@@ -369,7 +379,7 @@ def test_a_key_that_occurs_twice_is_reported_and_only_its_stricter_rules_add_up(
 
     settings = load_user(tmp_path, text)
 
-    assert [(rule.text, rule.line) for rule in settings.rules] == [
+    assert [(rule.text, rule.line) for rule in settings.rules.texts] == [
         ("Bash(d)", 3),
         ("Bash(a)", 1),
         ("Bash(c)", 2),
@@ -388,25 +398,25 @@ def test_keys_that_have_no_effect_yet_are_kept_and_never_silently_skipped(tmp_pa
 
     settings = load_settings(layers)
 
-    assert settings.hooks == (RawSection(hooks, file, LayerKind.USER),)
-    assert settings.env == (RawSection({"A": "1"}, file, LayerKind.USER),)
+    assert settings.hooks.sections == (RawSection(hooks, file, LayerKind.USER),)
+    assert settings.processes.env == (RawSection({"A": "1"}, file, LayerKind.USER),)
     assert problem_texts(settings, tmp_path) == [
         "settings.json: hooks: not supported yet in settings files; it has no effect",
         "settings.json: env: not supported yet in settings files; it has no effect",
     ]
-    assert load_settings(layers, supported=frozenset({"hooks", "env"})).problems == ()
+    assert load_settings(layers, supported=frozenset({"hooks", "env"})).report.problems == ()
 
 
 def test_the_mode_auto_is_default_with_a_warning_and_manual_is_its_other_name(tmp_path: Path):
     auto = load_user(tmp_path, {"permissions": {"defaultMode": "auto"}})
     manual = load_user(tmp_path, {"permissions": {"defaultMode": "manual"}})
 
-    assert auto.mode is manual.mode is PermissionMode.DEFAULT
+    assert auto.permissions.mode is manual.permissions.mode is PermissionMode.DEFAULT
     assert problem_texts(auto, tmp_path) == [
         "settings.json: permissions.defaultMode: there is no model here to decide; "
         '"auto" is treated as "default"'
     ]
-    assert manual.problems == ()
+    assert manual.report.problems == ()
 
 
 def test_naming_is_a_word_or_an_object(tmp_path: Path):
@@ -464,7 +474,7 @@ def test_no_json_whatever_it_says_keeps_a_file_from_being_read(
 
     settings = load_user(folder, content)
 
-    assert settings.layer_statuses[0].state is FileState.READ
+    assert settings.report.layer_statuses[0].state is FileState.READ
     assert DispatchSettings.model_validate(settings.dispatch.model_dump(by_alias=True))
 
 

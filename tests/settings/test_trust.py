@@ -89,11 +89,11 @@ def project(tmp_path: Path) -> Project:
 
 
 def effects(settings: Settings) -> list[tuple[Effect, str]]:
-    return [(rule.effect, rule.text) for rule in settings.rules]
+    return [(rule.effect, rule.text) for rule in settings.rules.texts]
 
 
 def withheld(settings: Settings) -> list[tuple[str, int | None]]:
-    return [(entry.key, entry.line) for entry in settings.trust_status.withheld]
+    return [(entry.key, entry.line) for entry in settings.report.trust_status.withheld]
 
 
 def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Project):
@@ -103,14 +103,14 @@ def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Proje
         (Effect.ASK, "Bash(git push:*)"),
         (Effect.DENY, "Read(./.env)"),
     ]
-    assert settings.block_reads_outside
-    assert settings.block_writes_outside
+    assert settings.permissions.block_reads_outside
+    assert settings.permissions.block_writes_outside
     untouched = Settings()
-    assert settings.mode is untouched.mode
+    assert settings.permissions.mode is untouched.permissions.mode
     assert settings.dispatch == untouched.dispatch
-    assert (settings.additional_directories, settings.hooks) == ((), ())
-    assert (settings.env, settings.mcp_servers) == ((), ())
-    assert settings.trust_status.trust is Trust.UNTRUSTED
+    assert (settings.permissions.additional_directories, settings.hooks.sections) == ((), ())
+    assert (settings.processes.env, settings.servers.sections) == ((), ())
+    assert settings.report.trust_status.trust is Trust.UNTRUSTED
     assert withheld(settings) == [
         ("permissions.allow", 4),
         ("permissions.defaultMode", 12),
@@ -121,7 +121,7 @@ def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Proje
         ("dispatch.concurrency", 42),
         ("disableAllHooks", 45),
     ]
-    assert [str(problem) for problem in settings.problems] == [
+    assert [str(problem) for problem in settings.report.problems] == [
         f"{project.file}: 8 entries have no effect: the workspace is not trusted; look at it with "
         f"`mcp-dispatch trust {project.root}`"
     ]
@@ -133,14 +133,14 @@ def test_once_trusted_everything_that_was_shown_has_its_effect(project: Project)
     settings = project.read()
 
     assert effects(settings)[0] == (Effect.ALLOW, "Bash(npm test:*)")
-    assert settings.mode is PermissionMode.ACCEPT_EDITS
-    assert settings.additional_directories == (project.root / "../lib",)
+    assert settings.permissions.mode is PermissionMode.ACCEPT_EDITS
+    assert settings.permissions.additional_directories == (project.root / "../lib",)
     assert settings.dispatch.concurrency.max == 3
-    assert [kept.value for kept in settings.hooks] == [EVERYTHING["hooks"]]
-    assert settings.environment == {"STAGE": "test"}
-    assert [kept.value for kept in settings.mcp_servers] == [EVERYTHING["mcpServers"]]
-    assert settings.trust_status.trust is Trust.TRUSTED
-    assert settings.problems == ()
+    assert [kept.value for kept in settings.hooks.sections] == [EVERYTHING["hooks"]]
+    assert settings.processes.environment == {"STAGE": "test"}
+    assert [kept.value for kept in settings.servers.sections] == [EVERYTHING["mcpServers"]]
+    assert settings.report.trust_status.trust is Trust.TRUSTED
+    assert settings.report.problems == ()
 
 
 def test_the_servers_of_a_workspace_wait_for_trust_and_are_bound_to_what_they_start(
@@ -148,9 +148,9 @@ def test_the_servers_of_a_workspace_wait_for_trust_and_are_bound_to_what_they_st
 ):
     file = project.root / ".mcp.json"
     project.write({"mcpServers": {"db": {"command": "good"}}}, file)
-    before = project.read().mcp_servers
+    before = project.read().servers.sections
     project.trust()
-    trusted = project.read().mcp_servers
+    trusted = project.read().servers.sections
 
     # CVE-2025-54136: the same name, another command.
     project.write({"mcpServers": {"db": {"command": "evil"}}}, file)
@@ -158,7 +158,7 @@ def test_the_servers_of_a_workspace_wait_for_trust_and_are_bound_to_what_they_st
 
     assert before == ()
     assert [kept.value for kept in trusted] == [{"db": {"command": "good"}}]
-    assert after.mcp_servers == ()
+    assert after.servers.sections == ()
     assert withheld(after) == [("mcpServers.db", 4)]
 
 
@@ -169,8 +169,8 @@ def test_what_is_added_after_trust_is_off_and_the_rest_goes_on(project: Project)
     settings = project.read()
 
     assert effects(settings) == [(Effect.ALLOW, "Bash(a)"), (Effect.DENY, "Bash(c)")]
-    assert settings.trust_status.trust is Trust.CHANGED
-    assert [str(problem) for problem in settings.problems] == [
+    assert settings.report.trust_status.trust is Trust.CHANGED
+    assert [str(problem) for problem in settings.report.problems] == [
         f"{project.file}: 1 entry has no effect: the workspace was trusted without it; look at it "
         f"with `mcp-dispatch trust {project.root}`"
     ]
@@ -192,9 +192,9 @@ def test_where_a_guard_is_gone_nothing_of_the_workspace_is_granted_any_more(
 
     settings = project.read()
 
-    assert settings.trust_status.trust is Trust.LOOSENED
+    assert settings.report.trust_status.trust is Trust.LOOSENED
     assert all(effect is not Effect.ALLOW for effect, _ in effects(settings))
-    assert settings.hooks == ()
+    assert settings.hooks.sections == ()
 
 
 def test_moving_lines_and_keys_around_changes_nothing(project: Project):
@@ -202,7 +202,7 @@ def test_moving_lines_and_keys_around_changes_nothing(project: Project):
     backwards = {key: EVERYTHING[key] for key in reversed(EVERYTHING)}
     project.file.write_text(json.dumps(backwards), encoding="utf-8")
 
-    assert project.read().trust_status.trust is Trust.TRUSTED
+    assert project.read().report.trust_status.trust is Trust.TRUSTED
 
 
 def test_cve_2026_33068_a_workspace_never_chooses_a_mode_that_asks_nothing(project: Project):
@@ -211,8 +211,8 @@ def test_cve_2026_33068_a_workspace_never_chooses_a_mode_that_asks_nothing(proje
 
         settings = project.read()
 
-        assert settings.mode is PermissionMode.DEFAULT
-        assert [str(problem) for problem in settings.problems] == [
+        assert settings.permissions.mode is PermissionMode.DEFAULT
+        assert [str(problem) for problem in settings.report.problems] == [
             f"{project.file}:3: permissions.defaultMode: a workspace cannot choose this mode; use "
             "--permission-mode; it has no effect"
         ]
@@ -226,8 +226,8 @@ def test_cve_2026_21852_a_trusted_workspace_never_sets_endpoints_proxies_or_load
 
     settings = project.read()
 
-    assert settings.environment == {"STAGE": "x"}
-    assert [refusal.entry.key for refusal in settings.refused] == [
+    assert settings.processes.environment == {"STAGE": "x"}
+    assert [refusal.entry.key for refusal in settings.report.refused] == [
         f"env.{name}" for name in names[:-1]
     ]
 
@@ -278,10 +278,10 @@ def test_a_workspace_never_silences_questions_and_never_says_who_may_connect(pro
 
     settings = project.read()
 
-    assert not settings.deny_instead_of_prompting
+    assert not settings.permissions.deny_instead_of_prompting
     assert settings.dispatch.naming.style == "bare"
     assert settings.dispatch.http == Settings().dispatch.http
-    assert [refusal.entry.key for refusal in settings.refused] == [
+    assert [refusal.entry.key for refusal in settings.report.refused] == [
         "permissions.denyInsteadOfPrompting",
         "dispatch.http",
     ]
@@ -299,8 +299,8 @@ def test_cve_2026_40068_trust_belongs_to_a_real_directory_and_is_not_inherited(
     project.write(EVERYTHING, forged / ".mcp-dispatch" / "settings.json")
     (forged / ".git").write_text(f"gitdir: {project.root}/.git\n", encoding="utf-8")
 
-    assert inner.read().trust_status.trust is Trust.UNTRUSTED
-    assert project.read(forged).trust_status.trust is Trust.UNTRUSTED
+    assert inner.read().report.trust_status.trust is Trust.UNTRUSTED
+    assert project.read(forged).report.trust_status.trust is Trust.UNTRUSTED
 
 
 def test_trust_given_through_a_link_is_trust_in_what_the_link_led_to(
@@ -314,8 +314,8 @@ def test_trust_given_through_a_link_is_trust_in_what_the_link_led_to(
     link.unlink()
     link.symlink_to(other)
 
-    assert project.read().trust_status.trust is Trust.TRUSTED
-    assert project.read(link.resolve()).trust_status.trust is Trust.UNTRUSTED
+    assert project.read().report.trust_status.trust is Trust.TRUSTED
+    assert project.read(link.resolve()).report.trust_status.trust is Trust.UNTRUSTED
 
 
 def test_the_command_shows_every_entry_with_its_line_and_what_is_never_granted(project: Project):
@@ -356,7 +356,7 @@ def test_nobody_is_taken_to_have_said_yes(project: Project):
         "mcp-dispatch: nothing was changed: there is no terminal to ask on; add --yes once you "
         "have read it"
     )
-    assert project.read().trust_status.trust is Trust.UNTRUSTED
+    assert project.read().report.trust_status.trust is Trust.UNTRUSTED
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
@@ -378,7 +378,7 @@ def test_a_person_at_a_terminal_is_asked_and_the_default_is_no(
 
     assert done.returncode == code
     assert b"Trust this workspace with everything above? [y/N]:" in done.stdout
-    assert (project.read().trust_status.trust is Trust.TRUSTED) == (code == 0)
+    assert (project.read().report.trust_status.trust is Trust.TRUSTED) == (code == 0)
 
 
 def test_later_only_the_difference_is_shown_as_new(project: Project):
@@ -400,7 +400,7 @@ def test_later_only_the_difference_is_shown_as_new(project: Project):
         f'{file}  permissions.allow  "Bash(a)"',
         "",
     ]
-    assert project.read().trust_status.trust is Trust.TRUSTED
+    assert project.read().report.trust_status.trust is Trust.TRUSTED
     assert again.lines[-1] == "It is trusted as it is; nothing has changed."
     assert again.code == 0
 
@@ -459,7 +459,7 @@ def test_trust_is_taken_back(project: Project):
 
     assert (first.code, first.text) == (0, f"{project.root} is no longer trusted.\n")
     assert (second.code, second.text) == (0, f"{project.root} was not trusted.\n")
-    assert project.read().trust_status.trust is Trust.UNTRUSTED
+    assert project.read().report.trust_status.trust is Trust.UNTRUSTED
 
 
 @pytest.mark.parametrize("command", [("trust", "--yes"), ("untrust",)])
@@ -475,7 +475,7 @@ def test_a_process_that_the_server_started_cannot_give_or_take_trust(
         f"mcp-dispatch: `{command[0]}` is for a person, and this is a process that mcp-dispatch "
         "started\n"
     )
-    assert project.read().trust_status.trust is Trust.UNTRUSTED
+    assert project.read().report.trust_status.trust is Trust.UNTRUSTED
 
 
 def test_what_is_no_directory_cannot_be_trusted(project: Project):
@@ -519,8 +519,8 @@ def test_a_record_that_is_not_as_it_was_written_counts_for_nothing(project: Proj
 
     settings = project.read()
 
-    assert settings.trust_status.trust is Trust.UNTRUSTED
-    assert str(settings.problems[-1]) == (
+    assert settings.report.trust_status.trust is Trust.UNTRUSTED
+    assert str(settings.report.problems[-1]) == (
         f"{path}: not a record of this workspace as `mcp-dispatch trust` writes it; the workspace "
         "is not trusted. Run `mcp-dispatch trust` again"
     )
@@ -534,8 +534,8 @@ def test_a_record_that_others_can_write_counts_for_nothing(project: Project):
 
     settings = project.read()
 
-    assert settings.trust_status.trust is Trust.UNTRUSTED
-    assert settings.problems[-1].message.startswith("other users can write it; ")
+    assert settings.report.trust_status.trust is Trust.UNTRUSTED
+    assert settings.report.problems[-1].message.startswith("other users can write it; ")
 
 
 def test_a_file_that_comes_with_the_workspace_is_no_record(project: Project):
@@ -545,7 +545,7 @@ def test_a_file_that_comes_with_the_workspace_is_no_record(project: Project):
 
     project.write(json.loads(record), project.root / ".mcp-dispatch" / "trust.json")
 
-    assert project.read().trust_status.trust is Trust.UNTRUSTED
+    assert project.read().report.trust_status.trust is Trust.UNTRUSTED
 
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -573,9 +573,20 @@ def test_no_file_of_an_untrusted_workspace_changes_anything_but_towards_no(
 
     settings = project.write({**top, "permissions": permissions}).read()
 
-    untouched = Settings()
-    for name in (
-        *("rules", "mode", "additional_directories", "dispatch", "hooks", "env", "mcp_servers"),
-        *("block_reads_outside", "block_writes_outside", "deny_instead_of_prompting"),
-    ):
-        assert getattr(settings, name) == getattr(untouched, name)
+    assert list_what_trust_decides(settings) == list_what_trust_decides(Settings())
+
+
+def list_what_trust_decides(settings: Settings) -> list[object]:
+    permissions = settings.permissions
+    return [
+        settings.rules.texts,
+        permissions.mode,
+        permissions.additional_directories,
+        permissions.block_reads_outside,
+        permissions.block_writes_outside,
+        permissions.deny_instead_of_prompting,
+        settings.dispatch,
+        settings.hooks.sections,
+        settings.processes.env,
+        settings.servers.sections,
+    ]

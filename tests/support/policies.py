@@ -8,7 +8,13 @@ from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.settings import (
+    LayerKind,
+    RuleSettings,
+    RuleText,
+    Settings,
+    SettingsReport,
+)
 
 ALLOW, ASK, DENY = Effect.ALLOW, Effect.ASK, Effect.DENY
 SETTINGS = Path("/config/settings.json")
@@ -40,7 +46,10 @@ def policy(
     settings: Settings | None = None,
     home: Path = Path("/home/someone"),
 ) -> Policy:
-    given = settings or Settings(rules=(rules or Rules()).texts(), files=(SETTINGS,))
+    given = settings or Settings(
+        rules=RuleSettings(texts=(rules or Rules()).texts()),
+        report=SettingsReport(files=(SETTINGS,)),
+    )
     return Policy(given, [workspace], [SETTINGS.parent, Path("/state")], mode, home=home)
 
 

@@ -82,7 +82,7 @@ def select_servers(
                 problems.append(describe_replacement(name, before.file, entry.file))
     running: dict[str, RawServerEntry] = {}
     for name, entry in entries.items():
-        reason = _find_block_reason(name, entry, settings.restrictions, environ)
+        reason = _find_block_reason(name, entry, settings.servers.restrictions, environ)
         if reason is None:
             running[name] = entry
         else:
@@ -98,8 +98,8 @@ def _iter_sources(
     files: Sequence[ServerFile], settings: Settings, root: Path | None
 ) -> Iterator[_SourceEntries]:
     """Each entry, and whether it replaces what came before it."""
-    managed = [each for each in settings.mcp_servers if each.layer is LayerKind.MANAGED]
-    others = [each for each in settings.mcp_servers if each.layer is not LayerKind.MANAGED]
+    managed = [each for each in settings.servers.sections if each.layer is LayerKind.MANAGED]
+    others = [each for each in settings.servers.sections if each.layer is not LayerKind.MANAGED]
     theirs = {name for each in managed for name in each.value}
     yield from (_iter_layer(each, root) for each in managed)
     for each in files:

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings
+from mcp_dispatch.settings.settings import PermissionSettings, Settings, SettingsReport
 from tests.support.policies import ALLOW, ASK, DENY, SETTINGS, Rules, bash, policy
 
 
@@ -77,7 +77,10 @@ def test_looking_outside_is_asked_about(workspace: Path, command: str):
 
 def test_an_additional_directory_is_inside(workspace: Path):
     added = workspace.parent / "added"
-    given = Settings(files=(SETTINGS,), additional_directories=(added,))
+    given = Settings(
+        report=SettingsReport(files=(SETTINGS,)),
+        permissions=PermissionSettings(additional_directories=(added,)),
+    )
 
     judged = policy(workspace, settings=given)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_dispatch.model.decision import Origin, Tier, Vote
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Settings
+from mcp_dispatch.settings.settings import PermissionSettings, RuleSettings, Settings
 from tests.support.policies import DENY, SETTINGS, Rules, on_file, policy
 
 WORKSPACE = Path("/workspace")
@@ -109,7 +109,9 @@ def test_what_cannot_be_followed_is_hidden(tmp_path: Path):
 def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "out").symlink_to(tmp_path / "beside")
-    blocked = policy(tmp_path / "w", settings=Settings(block_reads_outside=True))
+    blocked = policy(
+        tmp_path / "w", settings=Settings(permissions=PermissionSettings(block_reads_outside=True))
+    )
 
     assert blocked.build_hidden_paths(None)(tmp_path / "beside")
     assert blocked.build_hidden_paths(None)(tmp_path / "w" / "out")
@@ -127,7 +129,13 @@ def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
 )
 def test_a_file_is_hidden_exactly_when_reading_it_is_denied(patterns: list[str], paths: list[str]):
     rules = Rules(deny=[f"Read({pattern})" for pattern in patterns]).texts()
-    made = Policy(Settings(rules=rules), [WORKSPACE], [], PermissionMode.DEFAULT, home=Path("/h"))
+    made = Policy(
+        Settings(rules=RuleSettings(texts=rules)),
+        [WORKSPACE],
+        [],
+        PermissionMode.DEFAULT,
+        home=Path("/h"),
+    )
     hides = made.build_hidden_paths(WORKSPACE)
 
     for path in paths:

@@ -16,7 +16,7 @@ from mcp_dispatch.policy.paths.pattern import PathPattern, parse_path_pattern
 from mcp_dispatch.policy.paths.rules import PathRules
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import LayerKind, RuleText, Settings
+from mcp_dispatch.settings.settings import LayerKind, RuleSettings, RuleText, Settings
 from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy
 
 HOME = Path("/home/someone")
@@ -298,7 +298,11 @@ def test_the_slash_anchor_is_the_folder_of_the_settings_file(tmp_path: Path):
     file = tmp_path / "conf" / "settings.json"
     text = RuleText(ALLOW, "Edit(/notes/**)", file, 1, LayerKind.FLAG, file.parent)
     built = Policy(
-        Settings(rules=(text,)), [tmp_path / "work"], [], PermissionMode.DEFAULT, home=HOME
+        Settings(rules=RuleSettings(texts=(text,))),
+        [tmp_path / "work"],
+        [],
+        PermissionMode.DEFAULT,
+        home=HOME,
     )
 
     assert built.evaluate(on_file("Edit", tmp_path / "conf" / "notes" / "a")).effect is ALLOW
@@ -316,7 +320,9 @@ def test_a_deny_holds_wherever_the_shell_has_moved(tmp_path: Path):
 
 def test_without_a_workspace_a_deny_by_name_still_holds_and_an_allow_does_not():
     rules = Rules(allow=["Edit(./**)"], deny=["Read(.env)"]).texts()
-    nowhere = Policy(Settings(rules=rules), [], [], PermissionMode.DEFAULT, home=HOME)
+    nowhere = Policy(
+        Settings(rules=RuleSettings(texts=rules)), [], [], PermissionMode.DEFAULT, home=HOME
+    )
 
     assert nowhere.evaluate(on_file("Read", "/a/.env")).effect is DENY
     assert nowhere.evaluate(on_file("Edit", "/a/b")).effect is ASK

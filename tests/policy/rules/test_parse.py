@@ -10,7 +10,15 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.models import PermissionMode
-from mcp_dispatch.settings.settings import Layer, LayerKind, Settings, load_settings
+from mcp_dispatch.settings.settings import (
+    HookSettings,
+    Layer,
+    LayerKind,
+    RuleSettings,
+    Settings,
+    SettingsReport,
+    load_settings,
+)
 from tests.support.policies import ALLOW, ASK, DENY, Rules, bash, on_file, policy, upstream
 
 
@@ -309,9 +317,12 @@ def test_accept_edits_takes_a_few_commands_for_edits(tmp_path: Path, command: st
 
 def test_hook_scripts_and_settings_that_do_not_exist_yet_are_protected(tmp_path: Path):
     """CVE-2026-25725: a settings file was created with hooks in it."""
-    found = Settings(files=(tmp_path / "absent.json",), hook_scripts=(tmp_path / "guard.sh",))
+    found = Settings(
+        report=SettingsReport(files=(tmp_path / "absent.json",)),
+        hooks=HookSettings(scripts=(tmp_path / "guard.sh",)),
+    )
     judged = Policy(
-        replace(found, rules=Rules(allow=["Edit", "Write", "Bash"]).texts()),
+        replace(found, rules=RuleSettings(Rules(allow=["Edit", "Write", "Bash"]).texts())),
         [tmp_path],
         [],
         PermissionMode.BYPASS_PERMISSIONS,

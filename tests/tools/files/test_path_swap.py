@@ -244,9 +244,11 @@ async def a_line(
     for name in ("journal", "results"):
         (ground.folder / name).mkdir(mode=0o700)
     loaded = load_settings([Layer(LayerKind.FLAG, file)], supported=frozenset({"hooks"}))
-    config, problems = parse_hooks([HookSource(kept.value, kept.file) for kept in loaded.hooks])
+    config, problems = parse_hooks(
+        [HookSource(kept.value, kept.file) for kept in loaded.hooks.sections]
+    )
     assert problems == ()
-    policy = Policy(loaded, (ground.workspace,), own_directories=(), mode=loaded.mode)
+    policy = Policy(loaded, (ground.workspace,), own_directories=(), mode=loaded.permissions.mode)
     async with ProcessGroup() as children:
         hooks = Hooks(config, children, {"PATH": "/usr/bin:/bin"}, workspace=ground.workspace)
         live = Snapshot(build_registry([tool], ()), hooks, policy)

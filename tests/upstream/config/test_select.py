@@ -7,7 +7,7 @@ import pytest
 
 from mcp_dispatch.settings.merge import Restrictions
 from mcp_dispatch.settings.models import DispatchSettings, ServerMatch
-from mcp_dispatch.settings.settings import LayerKind, RawSection, Settings
+from mcp_dispatch.settings.settings import LayerKind, RawSection, ServerSettings, Settings
 from mcp_dispatch.upstream.config.model import CALL_SECONDS, ServerConfig, StdioEndpoint
 from mcp_dispatch.upstream.config.select import SelectedServers, ServerFile, select_servers
 
@@ -18,7 +18,11 @@ def build_entry(command: str, **more: Any) -> dict[str, Any]:
     return {"command": command, **more}
 
 
-def build_settings(*layers: tuple[LayerKind, dict[str, Any]], **more: Any) -> Settings:
+def build_settings(
+    *layers: tuple[LayerKind, dict[str, Any]],
+    restrictions: Restrictions | None = None,
+    dispatch: DispatchSettings | None = None,
+) -> Settings:
     kept = [
         RawSection(
             servers,
@@ -27,7 +31,10 @@ def build_settings(*layers: tuple[LayerKind, dict[str, Any]], **more: Any) -> Se
         )
         for kind, servers in layers
     ]
-    return Settings(mcp_servers=tuple(kept), **more)
+    return Settings(
+        servers=ServerSettings(tuple(kept), restrictions or Restrictions()),
+        dispatch=dispatch or DispatchSettings(),
+    )
 
 
 def build_match(**meant: Any) -> ServerMatch:
