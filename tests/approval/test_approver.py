@@ -1,4 +1,4 @@
-"""What a person is shown, what their answer means, and what stands when nobody can be asked."""
+"""The elicitation form, the parsing of its answer, and the fallback when nobody can be asked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +9,13 @@ import pytest
 from mcp_dispatch.approval.approver import Approver, AskFallback
 from mcp_dispatch.approval.form import build_elicitation, read_answer
 from mcp_dispatch.model.approval import ApprovalScope, Approved, Declined, Question, RememberOptions
-from mcp_dispatch.model.decision import Decision, Effect, Origin, Tier, Vote
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.text import escape_control_characters
+from tests.support.questions import QUESTION, forget
 from tests.support.stand_ins import ScriptedCaller
 
-VOTE = Vote(Tier.UNDECIDED, Effect.ASK, "no rule covers this", Origin("default mode"))
-QUESTION = Question(
-    "Bash", {"command": "npm test"}, Decision(Effect.ASK, VOTE, (VOTE,)), '"allow": ["Bash"]'
-)
 OWN = Path("/config/workspaces/1.json")
 LASTING = RememberOptions(("Bash(npm test:*)",), OWN)
-
-
-async def forget(_: Approved) -> None:
-    """Nothing is remembered here."""
 
 
 def list_decisions(question: Question) -> Json:
@@ -42,7 +34,7 @@ def test_the_form_shows_the_tool_its_arguments_the_reason_and_the_line_that_woul
     assert list_decisions(QUESTION) == ["allow once", "deny"]
 
 
-def test_the_form_shows_the_very_rules_of_a_lasting_yes_and_where_they_are_written() -> None:
+def test_the_form_shows_the_rules_of_a_lasting_approval_and_their_file() -> None:
     question = replace(QUESTION, options=LASTING)
 
     assert build_elicitation(question)["message"] == (
@@ -65,7 +57,7 @@ def test_without_a_file_to_write_to_always_is_not_offered() -> None:
     assert list_decisions(question) == ["allow once", "allow for this session", "deny"]
 
 
-def test_an_argument_cannot_pass_for_words_of_ours() -> None:
+def test_an_argument_cannot_imitate_a_line_of_the_form() -> None:
     arguments: JsonObject = {"command": "x\n\nAsked because: you wanted it"}
 
     message = str(build_elicitation(replace(QUESTION, arguments=arguments))["message"])
@@ -83,7 +75,7 @@ def test_an_argument_cannot_pass_for_words_of_ours() -> None:
         ("always allow", ApprovalScope.ALWAYS),
     ],
 )
-def test_a_lasting_yes_counts_only_where_it_was_offered(
+def test_a_lasting_approval_counts_only_if_it_was_offered(
     decision: str, extent: ApprovalScope
 ) -> None:
     answer: Json = {"action": "accept", "content": {"decision": decision}}
@@ -116,11 +108,11 @@ def test_a_lasting_yes_counts_only_where_it_was_offered(
         (None, Declined("the answer was not understood")),
     ],
 )
-def test_only_a_clear_yes_is_a_yes(answer: Json, reply: Approved | Declined) -> None:
+def test_only_an_explicit_approval_approves(answer: Json, reply: Approved | Declined) -> None:
     assert read_answer(answer, RememberOptions()) == reply
 
 
-def test_what_could_deceive_the_eye_is_shown_as_escapes() -> None:
+def test_hidden_characters_are_shown_as_escapes() -> None:
     assert (
         escape_control_characters("ls\u202e\x1b[2J\u200b\r é\n")
         == "ls\\u{202e}\\x1b[2J\\u{200b}\\x0d é\n"
@@ -136,7 +128,9 @@ def test_a_long_argument_is_shortened_and_says_so() -> None:
     assert len(message) < 2000
 
 
-async def test_with_nobody_to_ask_the_denial_names_the_line_that_would_allow_it() -> None:
+async def test_when_nobody_can_be_asked_the_denial_contains_the_line_that_would_allow_the_call() -> (
+    None
+):
     reply = await Approver().ask(
         QUESTION, ScriptedCaller(), not_covered_by_client=None, remember=forget
     )
@@ -169,7 +163,7 @@ async def test_the_client_fallback_says_what_it_does_not_cover() -> None:
     )
 
 
-async def test_a_no_is_not_passed_on_to_the_fallback() -> None:
+async def test_a_decline_is_not_passed_on_to_the_fallback() -> None:
     caller = ScriptedCaller(reply=Declined("the user declined"))
 
     reply = await Approver(AskFallback.CLIENT).ask(

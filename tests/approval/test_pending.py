@@ -1,4 +1,4 @@
-"""The desk: each question is answered once, stays for a while, and goes with its call."""
+"""Pending approvals: each question is answered once, expires, and is removed with its call."""
 
 from dataclasses import replace
 
@@ -22,150 +22,149 @@ from mcp_dispatch.model.approval import (
     RememberOptions,
 )
 from mcp_dispatch.model.json import JsonObject
-from tests.approval.test_approver import QUESTION, forget
+from tests.support.questions import KEYED_QUESTION, forget
 from tests.support.stand_ins import ScriptedCaller
 
-KEYED_QUESTION = replace(QUESTION, key="this call", scope_id="scope")
 OFFERED_QUESTION = replace(KEYED_QUESTION, options=RememberOptions(("Bash(npm test:*)",)))
 
 
 def create_pending(now: list[float] | None = None) -> PendingApprovals:
-    desk = PendingApprovals(clock=lambda: now[0]) if now else PendingApprovals()
-    desk.reachable = True
-    return desk
+    pending = PendingApprovals(clock=lambda: now[0]) if now else PendingApprovals()
+    pending.reachable = True
+    return pending
 
 
-async def test_a_question_that_was_left_is_answered_for_the_same_call_once() -> None:
-    desk = create_pending()
-    desk.add_detached(KEYED_QUESTION, forget)
+async def test_the_answer_to_a_detached_question_is_used_once_by_the_same_call() -> None:
+    pending = create_pending()
+    pending.add_detached(KEYED_QUESTION, forget)
 
-    assert await desk.answer(desk.unanswered[0].id, Approved()) is None
+    assert await pending.answer(pending.unanswered[0].id, Approved()) is None
 
-    assert desk.unanswered == []
-    assert desk.pop_answer(replace(KEYED_QUESTION, key="another call")) is None
-    assert desk.pop_answer(KEYED_QUESTION) == Approved()
-    assert desk.pop_answer(KEYED_QUESTION) is None
+    assert pending.unanswered == []
+    assert pending.pop_answer(replace(KEYED_QUESTION, key="another call")) is None
+    assert pending.pop_answer(KEYED_QUESTION) == Approved()
+    assert pending.pop_answer(KEYED_QUESTION) is None
 
 
 async def test_of_two_answers_the_first_counts() -> None:
-    desk = create_pending()
-    desk.add_detached(KEYED_QUESTION, forget)
-    id = desk.unanswered[0].id
+    pending = create_pending()
+    pending.add_detached(KEYED_QUESTION, forget)
+    id = pending.unanswered[0].id
 
-    first = await desk.answer(id, Declined("no"))
-    second = await desk.answer(id, Approved())
+    first = await pending.answer(id, Declined("no"))
+    second = await pending.answer(id, Approved())
 
     assert (first, second) == (None, "the question has been answered already")
-    assert desk.pop_answer(KEYED_QUESTION) == Declined("no")
-    assert await desk.answer(id, Approved()) == (
+    assert pending.pop_answer(KEYED_QUESTION) == Declined("no")
+    assert await pending.answer(id, Approved()) == (
         "the question is gone: it was answered, withdrawn or too old"
     )
 
 
-async def test_a_question_is_gone_after_ten_minutes() -> None:
+async def test_a_detached_question_expires_after_ten_minutes() -> None:
     now = [0.0]
-    desk = create_pending(now)
-    desk.add_detached(KEYED_QUESTION, forget)
-    id = desk.unanswered[0].id
+    pending = create_pending(now)
+    pending.add_detached(KEYED_QUESTION, forget)
+    id = pending.unanswered[0].id
     now[0] = ANSWER_WINDOW_SECONDS + 1
 
-    assert desk.unanswered == []
-    assert await desk.answer(id, Approved()) is not None
-    assert desk.pop_answer(KEYED_QUESTION) is None
+    assert pending.unanswered == []
+    assert await pending.answer(id, Approved()) is not None
+    assert pending.pop_answer(KEYED_QUESTION) is None
 
 
-async def test_an_answer_is_gone_after_ten_minutes_too() -> None:
+async def test_the_answer_to_a_detached_question_expires_after_ten_minutes() -> None:
     now = [0.0]
-    desk = create_pending(now)
-    desk.add_detached(KEYED_QUESTION, forget)
-    await desk.answer(desk.unanswered[0].id, Approved())
+    pending = create_pending(now)
+    pending.add_detached(KEYED_QUESTION, forget)
+    await pending.answer(pending.unanswered[0].id, Approved())
     now[0] = ANSWER_WINDOW_SECONDS + 1
 
-    assert desk.pop_answer(KEYED_QUESTION) is None
+    assert pending.pop_answer(KEYED_QUESTION) is None
 
 
 def test_the_same_call_made_again_asks_one_question_not_two() -> None:
-    desk = create_pending()
-    desk.add_detached(KEYED_QUESTION, forget)
-    id = desk.unanswered[0].id
+    pending = create_pending()
+    pending.add_detached(KEYED_QUESTION, forget)
+    id = pending.unanswered[0].id
 
-    desk.add_detached(KEYED_QUESTION, forget)
+    pending.add_detached(KEYED_QUESTION, forget)
 
-    assert [lying.id for lying in desk.unanswered] == [id]
+    assert [approval.id for approval in pending.unanswered] == [id]
 
 
-def test_the_oldest_questions_make_room() -> None:
-    desk = create_pending()
+def test_the_oldest_detached_questions_are_dropped_over_the_limit() -> None:
+    pending = create_pending()
     for number in range(MAX_DETACHED + 3):
-        desk.add_detached(replace(KEYED_QUESTION, key=str(number)), forget)
+        pending.add_detached(replace(KEYED_QUESTION, key=str(number)), forget)
 
-    assert [lying.question.key for lying in desk.unanswered] == [
+    assert [approval.question.key for approval in pending.unanswered] == [
         str(number) for number in range(3, MAX_DETACHED + 3)
     ]
 
 
-def test_a_scope_that_ends_takes_its_questions_along() -> None:
-    desk = create_pending()
-    desk.add_detached(KEYED_QUESTION, forget)
-    desk.add_detached(replace(KEYED_QUESTION, key="other", scope_id="other"), forget)
+def test_the_questions_of_a_scope_are_removed_with_it() -> None:
+    pending = create_pending()
+    pending.add_detached(KEYED_QUESTION, forget)
+    pending.add_detached(replace(KEYED_QUESTION, key="other", scope_id="other"), forget)
 
-    desk.remove_scope("scope")
+    pending.remove_scope("scope")
 
-    assert [lying.question.scope_id for lying in desk.unanswered] == ["other"]
+    assert [approval.question.scope_id for approval in pending.unanswered] == ["other"]
 
 
-async def test_what_was_not_offered_is_no_answer() -> None:
-    desk = create_pending()
-    desk.add_detached(OFFERED_QUESTION, forget)
-    id = desk.unanswered[0].id
+async def test_an_answer_that_was_not_offered_is_rejected() -> None:
+    pending = create_pending()
+    pending.add_detached(OFFERED_QUESTION, forget)
+    id = pending.unanswered[0].id
 
-    assert await desk.answer(id, Approved(ApprovalScope.ALWAYS)) == (
+    assert await pending.answer(id, Approved(ApprovalScope.ALWAYS)) == (
         "'always' is not offered for this question"
     )
-    assert await desk.answer(id, Approved(ApprovalScope.SESSION)) is None
+    assert await pending.answer(id, Approved(ApprovalScope.SESSION)) is None
 
 
-async def test_a_lasting_yes_to_a_call_that_is_over_is_set_down_and_leaves_nothing_to_use() -> None:
-    desk, kept = create_pending(), list[Approved]()
+async def test_a_lasting_approval_of_an_ended_call_is_saved_and_its_answer_is_not_kept() -> None:
+    pending, kept = create_pending(), list[Approved]()
 
     async def keep(yes: Approved) -> None:
         kept.append(yes)
 
-    desk.add_detached(OFFERED_QUESTION, keep)
-    await desk.answer(desk.unanswered[0].id, Approved(ApprovalScope.SESSION))
+    pending.add_detached(OFFERED_QUESTION, keep)
+    await pending.answer(pending.unanswered[0].id, Approved(ApprovalScope.SESSION))
 
     assert kept == [Approved(ApprovalScope.SESSION)]
-    assert desk.pop_answer(OFFERED_QUESTION) is None
+    assert pending.pop_answer(OFFERED_QUESTION) is None
 
 
-async def test_a_call_that_is_cancelled_takes_its_question_along() -> None:
-    desk, ids = create_pending(), list[str]()
+async def test_cancelling_a_call_removes_its_question() -> None:
+    pending, ids = create_pending(), list[str]()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(desk.wait_for_answer, KEYED_QUESTION, forget, 60)
+        tasks.start_soon(pending.wait_for_answer, KEYED_QUESTION, forget, 60)
         await wait_all_tasks_blocked()
-        ids += [lying.id for lying in desk.unanswered]
+        ids += [approval.id for approval in pending.unanswered]
         tasks.cancel_scope.cancel()
 
-    assert desk.unanswered == []
-    assert await desk.answer(ids[0], Approved()) is not None
-    assert desk.pop_answer(KEYED_QUESTION) is None
+    assert pending.unanswered == []
+    assert await pending.answer(ids[0], Approved()) is not None
+    assert pending.pop_answer(KEYED_QUESTION) is None
 
 
-async def test_a_question_that_nobody_answers_in_time_stays_under_its_number() -> None:
-    desk, ids, replies = create_pending(), list[str](), list[object]()
+async def test_a_question_without_an_answer_in_time_stays_under_its_id() -> None:
+    pending, ids, replies = create_pending(), list[str](), list[object]()
 
     async def wait() -> None:
-        replies.append(await desk.wait_for_answer(KEYED_QUESTION, forget, 0.05))
+        replies.append(await pending.wait_for_answer(KEYED_QUESTION, forget, 0.05))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await wait_all_tasks_blocked()
-        ids += [lying.id for lying in desk.unanswered]
+        ids += [approval.id for approval in pending.unanswered]
 
     assert replies == [None]
-    assert [lying.id for lying in desk.unanswered] == ids
-    assert await desk.answer(ids[0], Approved()) is None
-    assert desk.pop_answer(KEYED_QUESTION) == Approved()
+    assert [approval.id for approval in pending.unanswered] == ids
+    assert await pending.answer(ids[0], Approved()) is None
+    assert pending.pop_answer(KEYED_QUESTION) == Approved()
 
 
 async def ask(
@@ -176,43 +175,43 @@ async def ask(
     return await approver.ask(question, caller, not_covered_by_client=uncovered, remember=forget)
 
 
-async def test_an_attached_terminal_is_asked_when_the_client_cannot_be() -> None:
-    desk = create_pending()
-    desk.terminal_count = 1
+async def test_an_attached_terminal_is_asked_when_the_client_cannot_be_asked() -> None:
+    pending = create_pending()
+    pending.terminal_count = 1
     replies: list[object] = []
 
     async def one() -> None:
-        replies.append(await ask(Approver(AskFallback.CLIENT, pending=desk)))
+        replies.append(await ask(Approver(AskFallback.CLIENT, pending=pending)))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one)
         await wait_all_tasks_blocked()
-        await desk.answer(desk.unanswered[0].id, Declined("the user refused"))
+        await pending.answer(pending.unanswered[0].id, Declined("the user refused"))
 
     assert replies == [Declined("the user refused")]
 
 
 @pytest.mark.parametrize("reply", [Declined("no"), Approved(), AskDeferred({})])
-async def test_a_client_that_answers_is_the_only_one_asked(
+async def test_no_terminal_is_asked_when_the_client_answers(
     reply: Declined | Approved | AskDeferred,
 ) -> None:
-    desk = create_pending()
-    desk.terminal_count = 1
+    pending = create_pending()
+    pending.terminal_count = 1
     caller = ScriptedCaller(reply=reply)
 
-    said = await Approver(pending=desk).ask(
+    said = await Approver(pending=pending).ask(
         KEYED_QUESTION, caller, not_covered_by_client=None, remember=forget
     )
 
     assert said == reply
-    assert desk.unanswered == []
+    assert pending.unanswered == []
 
 
-async def test_a_terminal_that_is_silent_denies_and_the_client_fallback_is_not_used() -> None:
-    desk = create_pending()
-    desk.terminal_count = 1
+async def test_an_attached_terminal_without_an_answer_denies_despite_the_client_fallback() -> None:
+    pending = create_pending()
+    pending.terminal_count = 1
 
-    reply = await ask(Approver(AskFallback.CLIENT, pending=desk, timeout=0.05))
+    reply = await ask(Approver(AskFallback.CLIENT, pending=pending, timeout=0.05))
 
     assert reply == Declined(
         "nobody answered the question within 0.05 seconds. The user can answer with "
@@ -221,12 +220,14 @@ async def test_a_terminal_that_is_silent_denies_and_the_client_fallback_is_not_u
     )
 
 
-async def test_with_nobody_to_ask_the_question_stays_and_the_same_call_uses_the_answer() -> None:
-    desk = create_pending()
-    approver = Approver(pending=desk, command="mcp-dispatch approvals --state-dir /s")
+async def test_when_nobody_can_be_asked_the_question_is_detached_and_the_same_call_uses_its_answer() -> (
+    None
+):
+    pending = create_pending()
+    approver = Approver(pending=pending, command="mcp-dispatch approvals --state-dir /s")
 
     first = await ask(approver, replace(KEYED_QUESTION, allow_line=None))
-    await desk.answer(desk.unanswered[0].id, Approved())
+    await pending.answer(pending.unanswered[0].id, Approved())
     second = await ask(approver)
     third = await ask(approver)
 
@@ -239,19 +240,19 @@ async def test_with_nobody_to_ask_the_question_stays_and_the_same_call_uses_the_
     assert isinstance(third, Declined)
 
 
-async def test_where_no_terminal_can_come_nobody_is_told_to_open_one() -> None:
-    desk = PendingApprovals()
+async def test_without_a_socket_the_message_does_not_suggest_a_terminal() -> None:
+    pending = PendingApprovals()
 
-    reply = await ask(Approver(pending=desk))
+    reply = await ask(Approver(pending=pending))
 
     assert reply == Declined(
         "this client cannot be asked. "
         'To allow it, add to "permissions" in settings.json: "allow": ["Bash"]'
     )
-    assert desk.unanswered == []
+    assert pending.unanswered == []
 
 
-async def test_a_client_that_asked_for_progress_hears_that_its_call_waits() -> None:
+async def test_a_client_with_a_progress_token_is_notified_that_its_call_waits() -> None:
     caller, heard = ScriptedCaller(), anyio.Event()
 
     async def note(params: JsonObject) -> None:

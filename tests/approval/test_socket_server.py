@@ -1,4 +1,4 @@
-"""The approvals socket: private, and open to nobody that a server has started."""
+"""The approvals socket: it is private and rejects processes that a server has started."""
 
 import json
 import os
@@ -27,9 +27,8 @@ from mcp_dispatch.approval.socket_protocol import (
 )
 from mcp_dispatch.approval.socket_server import MAX_TERMINALS, ApprovalServer
 from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
-from tests.approval.test_approver import forget
-from tests.approval.test_pending import KEYED_QUESTION
 from tests.support.paths import ROOT, SUPPORT
+from tests.support.questions import KEYED_QUESTION, forget
 
 PEER_SCRIPT = SUPPORT / "approvals_peer.py"
 
@@ -38,20 +37,20 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    place = tmp_path / "run"
-    place.mkdir(mode=0o700)
-    return place
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o700)
+    return directory
 
 
 @asynccontextmanager
 async def run_approval_server(run: Path) -> AsyncGenerator[tuple[PendingApprovals, Path], None]:
-    """In this process, which therefore is the server: its own children are turned away."""
-    desk = PendingApprovals()
-    counter = ApprovalServer(desk, run, lambda: Path("/project"))
-    await counter.open()
+    """Run a server in this process, so that children of this process are rejected."""
+    pending = PendingApprovals()
+    server = ApprovalServer(pending, run, lambda: Path("/project"))
+    await server.open()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(counter.serve)
-        yield desk, list_sockets(run)[0]
+        tasks.start_soon(server.serve)
+        yield pending, list_sockets(run)[0]
         tasks.cancel_scope.cancel()
 
 
@@ -60,8 +59,7 @@ import anyio, sys
 from pathlib import Path
 from mcp_dispatch.approval.socket_server import ApprovalServer
 from mcp_dispatch.approval.pending import PendingApprovals
-from tests.approval.test_approver import forget
-from tests.approval.test_pending import KEYED_QUESTION
+from tests.support.questions import KEYED_QUESTION, forget
 
 async def main():
     pending = PendingApprovals()
@@ -77,15 +75,14 @@ anyio.run(main)
 
 @asynccontextmanager
 async def spawn_approval_server(run: Path) -> AsyncGenerator[tuple[str, Path], None]:
-    """A process of its own that asks one question; this one is a person's then."""
+    """Start a server with one question in its own process, so that this process is accepted."""
     command = [sys.executable, "-c", SERVER, str(run)]
-    root = ROOT
-    async with await anyio.open_process(command, stderr=None, cwd=root) as child:
+    async with await anyio.open_process(command, stderr=None, cwd=ROOT) as child:
         assert child.stdout is not None
         try:
             with anyio.fail_after(60):
-                said = await BufferedByteReceiveStream(child.stdout).receive_until(b"\n", 100)
-            yield said.decode(), list_sockets(run)[0]
+                output = await BufferedByteReceiveStream(child.stdout).receive_until(b"\n", 100)
+            yield output.decode(), list_sockets(run)[0]
         finally:
             child.kill()
 
@@ -103,17 +100,17 @@ async def run_peer(
     return json.loads(done.stdout)
 
 
-async def test_the_socket_is_private_and_gone_with_the_server(run: Path) -> None:
-    async with run_approval_server(run) as (desk, path):
-        mode, reachable = stat.S_IMODE(path.stat().st_mode), desk.reachable
+async def test_the_socket_is_private_and_removed_with_the_server(run: Path) -> None:
+    async with run_approval_server(run) as (pending, path):
+        mode, reachable = stat.S_IMODE(path.stat().st_mode), pending.reachable
         owner = parse_server_pid(path)
 
     assert (mode, reachable, owner) == (0o600, True, os.getpid())
     assert not path.exists()
-    assert not desk.reachable
+    assert not pending.reachable
 
 
-async def test_a_persons_process_sees_what_is_asked_and_answers_it(run: Path) -> None:
+async def test_a_process_outside_the_server_lists_and_answers_questions(run: Path) -> None:
     async with spawn_approval_server(run) as (id, path):
         shown = await run_peer(path)
         first = await run_peer(path, id, "deny")
@@ -127,19 +124,19 @@ async def test_a_persons_process_sees_what_is_asked_and_answers_it(run: Path) ->
     assert second == {"answered": id, "problem": "the question has been answered already"}
 
 
-async def test_a_child_of_the_server_is_turned_away(run: Path) -> None:
-    async with run_approval_server(run) as (desk, path):
-        desk.add_detached(KEYED_QUESTION, forget)
+async def test_a_child_of_the_server_is_rejected(run: Path) -> None:
+    async with run_approval_server(run) as (pending, path):
+        pending.add_detached(KEYED_QUESTION, forget)
         seen = await run_peer(path)
-        answered = await run_peer(path, desk.unanswered[0].id, "once")
-        left = len(desk.unanswered)
+        answered = await run_peer(path, pending.unanswered[0].id, "once")
+        left = len(pending.unanswered)
 
     assert seen == {"refused": "it was started by an mcp-dispatch server"}
     assert answered == seen
     assert left == 1
 
 
-async def test_a_grandchild_without_the_mark_is_turned_away(run: Path) -> None:
+async def test_a_grandchild_without_the_marker_is_rejected(run: Path) -> None:
     async with run_approval_server(run) as (_, path):
         before = ("sh", "-c", 'setsid env -i "$@"; exit', "sh")
         seen = await run_peer(path, before=before)
@@ -147,7 +144,7 @@ async def test_a_grandchild_without_the_mark_is_turned_away(run: Path) -> None:
     assert seen == {"refused": "it was started by an mcp-dispatch server"}
 
 
-async def test_whatever_carries_the_mark_of_a_server_is_turned_away(run: Path) -> None:
+async def test_a_process_with_the_marker_of_a_server_is_rejected(run: Path) -> None:
     async with spawn_approval_server(run) as (id, path):
         itself = await run_peer(path, id, "once", env=build_marked_env())
         clean = ("sh", "-c", f'env -u {MARKER_VARIABLE} "$@"; exit', "sh")
@@ -159,15 +156,15 @@ async def test_whatever_carries_the_mark_of_a_server_is_turned_away(run: Path) -
     assert len(shown["questions"]) == 1
 
 
-async def test_a_child_of_another_server_is_turned_away(run: Path) -> None:
+async def test_a_child_of_another_server_is_rejected(run: Path) -> None:
     async with spawn_approval_server(run) as (id, path), run_approval_server(run):
-        # This process has become a server itself, and so has whoever it starts no business there.
+        # This process is a server now too, so its children are rejected by every server.
         seen = await run_peer(path, id, "once")
 
     assert seen == {"refused": "it was started by an mcp-dispatch server"}
 
 
-def test_who_cannot_be_checked_is_turned_away() -> None:
+def test_a_process_that_cannot_be_checked_is_rejected() -> None:
     nobody = PeerProcess(2**22 + 1, os.geteuid(), "0")
     other = PeerProcess(os.getpid(), os.geteuid() + 1, "0")
     successor = PeerProcess(os.getpid(), os.geteuid(), "0")
@@ -177,7 +174,7 @@ def test_who_cannot_be_checked_is_turned_away() -> None:
     assert find_peer_problem(successor, ()) == "it is gone"
 
 
-def test_this_process_is_fit_unless_it_is_a_server() -> None:
+def test_this_process_is_accepted_unless_it_is_a_server() -> None:
     one, two = socket.socketpair(socket.AF_UNIX)
     with one, two:
         peer = identify_peer(one)
@@ -193,14 +190,14 @@ async def test_two_terminals_see_the_same_and_the_first_answer_counts(run: Path)
         connect_to_server(path) as two,
     ):
         with anyio.fail_after(30):
-            seen = [[each.id for each in await line.list_pending()] for line in (one, two)]
+            seen = [[each.id for each in await client.list_pending()] for client in (one, two)]
             answers = [await one.answer(id, "once"), await two.answer(id, "deny")]
 
     assert seen == [[id], [id]]
     assert answers == [None, "the question has been answered already"]
 
 
-async def test_a_terminal_that_watches_is_told_of_every_change(run: Path) -> None:
+async def test_a_terminal_that_watches_receives_every_change(run: Path) -> None:
     async with (
         spawn_approval_server(run) as (id, path),
         connect_to_server(path) as one,
@@ -216,51 +213,51 @@ async def test_a_terminal_that_watches_is_told_of_every_change(run: Path) -> Non
     assert ([each.id for each in first], second) == ([id], [])
 
 
-async def test_a_refusal_is_told_to_the_terminal(run: Path) -> None:
+async def test_a_rejected_terminal_receives_the_reason(run: Path) -> None:
     async with run_approval_server(run) as (_, path):
         with pytest.raises(
             ApprovalServerUnreachable, match="it was started by an mcp-dispatch server"
         ):
-            async with connect_to_server(path) as line:
-                await line.list_pending()
+            async with connect_to_server(path) as client:
+                await client.list_pending()
 
 
 async def test_garbage_ends_the_connection_and_nothing_else(run: Path) -> None:
     async with spawn_approval_server(run) as (id, path):
         for garbage in (b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"x" * 3_000_000, b'"x"\n{}\n'):
-            with socket.socket(socket.AF_UNIX) as guest:
-                guest.settimeout(20)
-                guest.connect(str(path))
+            with socket.socket(socket.AF_UNIX) as terminal:
+                terminal.settimeout(20)
+                terminal.connect(str(path))
                 try:
-                    guest.sendall(garbage)
-                    guest.shutdown(socket.SHUT_WR)
-                    while guest.recv(4096):
+                    terminal.sendall(garbage)
+                    terminal.shutdown(socket.SHUT_WR)
+                    while terminal.recv(4096):
                         pass
                 except OSError:
-                    pass  # cut off, as it should be
+                    pass  # the server closed the connection, as it should
         shown = await run_peer(path)
 
     assert [each["id"] for each in shown["questions"]] == [id]
 
 
-async def test_only_so_many_terminals_are_served_at_once(run: Path) -> None:
+async def test_terminals_over_the_limit_are_rejected(run: Path) -> None:
     async with spawn_approval_server(run) as (_, path):
-        guests = [socket.socket(socket.AF_UNIX) for _ in range(MAX_TERMINALS)]
+        terminals = [socket.socket(socket.AF_UNIX) for _ in range(MAX_TERMINALS)]
         try:
-            for guest in guests:
-                guest.settimeout(20)
-                guest.connect(str(path))
-                guest.sendall(b'{"want": "list"}\n')
-                assert guest.recv(10)
+            for terminal in terminals:
+                terminal.settimeout(20)
+                terminal.connect(str(path))
+                terminal.sendall(b'{"want": "list"}\n')
+                assert terminal.recv(10)
             seen = await run_peer(path)
         finally:
-            for guest in guests:
-                guest.close()
+            for terminal in terminals:
+                terminal.close()
 
     assert seen == {"refused": "too many terminals are attached"}
 
 
-async def test_what_a_dead_server_left_behind_is_taken_away(run: Path) -> None:
+async def test_the_socket_of_a_dead_server_is_removed(run: Path) -> None:
     async with spawn_approval_server(run) as (_, path):
         pass  # killed
 
@@ -269,13 +266,13 @@ async def test_what_a_dead_server_left_behind_is_taken_away(run: Path) -> None:
         assert list_sockets(run) == [fresh]
 
 
-async def test_a_socket_that_is_in_use_is_no_leftover(run: Path) -> None:
+async def test_a_socket_in_use_is_not_removed(run: Path) -> None:
     async with spawn_approval_server(run) as (_, path):
         remove_stale_sockets(run)
         assert list_sockets(run) == [path]
 
 
-async def test_a_socket_posing_as_a_server_is_not_believed(run: Path) -> None:
+async def test_a_socket_named_after_another_process_is_rejected(run: Path) -> None:
     path = generate_socket_path(run).with_name("1-00000000.approvals.sock")
     with socket.socket(socket.AF_UNIX) as impostor:
         impostor.bind(str(path))
@@ -285,25 +282,27 @@ async def test_a_socket_posing_as_a_server_is_not_believed(run: Path) -> None:
                 raise AssertionError("connected")
 
 
-async def test_a_long_path_is_no_obstacle_on_linux(tmp_path: Path) -> None:
+async def test_a_long_socket_path_works_on_linux(tmp_path: Path) -> None:
     if sys.platform != "linux":
-        pytest.skip("elsewhere the system's limit stands")
-    place = Path(mkdtemp(dir=tmp_path))
-    run = place / ("x" * 200)
+        pytest.skip("other systems have no way around the limit")
+    directory = Path(mkdtemp(dir=tmp_path))
+    run = directory / ("x" * 200)
     run.mkdir()
     try:
-        async with spawn_approval_server(run) as (id, path), connect_to_server(path) as line:
+        async with spawn_approval_server(run) as (id, path), connect_to_server(path) as client:
             with anyio.fail_after(30):
-                assert [each.id for each in await line.list_pending()] == [id]
+                assert [each.id for each in await client.list_pending()] == [id]
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(directory)
 
 
-async def test_without_a_place_for_the_socket_nobody_is_told_to_come(tmp_path: Path) -> None:
-    desk = PendingApprovals()
-    counter = ApprovalServer(desk, tmp_path / "nowhere", lambda: None)
+async def test_without_a_directory_for_the_socket_the_server_is_not_reachable(
+    tmp_path: Path,
+) -> None:
+    pending = PendingApprovals()
+    server = ApprovalServer(pending, tmp_path / "nowhere", lambda: None)
 
-    await counter.open()
-    await counter.serve()
+    await server.open()
+    await server.serve()
 
-    assert not desk.reachable
+    assert not pending.reachable

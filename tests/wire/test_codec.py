@@ -1,4 +1,4 @@
-"""The codec: what is accepted comes back exactly, what is not is refused in our words."""
+"""The codec: accepted values round-trip exactly, others are rejected with our messages."""
 
 import pytest
 from hypothesis import given
@@ -37,7 +37,7 @@ def test_an_integer_of_thirty_digits_keeps_every_digit() -> None:
     assert encode({"v": decode(line)}) == b'{"v":' + line + b"}"
 
 
-def test_of_duplicate_keys_the_last_stands() -> None:
+def test_the_last_of_duplicate_keys_wins() -> None:
     assert decode(b'{"path":"/safe","path":"/etc/shadow"}') == {"path": "/etc/shadow"}
 
 
@@ -70,7 +70,7 @@ def test_any_buffer_can_be_decoded(kind: type[bytes]) -> None:
     ],
     ids=lambda value: value[:12] if isinstance(value, bytes) else "",
 )
-def test_a_line_we_could_not_hand_on_is_refused(line: bytes, reason: str) -> None:
+def test_a_line_that_could_not_be_forwarded_is_rejected(line: bytes, reason: str) -> None:
     with pytest.raises(Undecodable) as refusal:
         decode(line)
 

@@ -74,7 +74,7 @@ async def test_both_ends_of_a_socket_are_served_and_left_blocking() -> None:
     theirs.close()
 
 
-async def test_a_reader_that_went_away_breaks_the_writer(pipe: tuple[int, int]) -> None:
+async def test_a_closed_reading_end_breaks_the_writer(pipe: tuple[int, int]) -> None:
     writer = FdWriter(pipe[1])
     os.close(pipe[0])
 
@@ -83,7 +83,7 @@ async def test_a_reader_that_went_away_breaks_the_writer(pipe: tuple[int, int]) 
     writer.close()
 
 
-async def test_closing_wakes_whoever_reads_and_later_use_is_refused(pipe: tuple[int, int]) -> None:
+async def test_closing_wakes_a_reading_task_and_later_use_raises(pipe: tuple[int, int]) -> None:
     reader, writer = FdReader(pipe[0]), FdWriter(pipe[1])
     woken = anyio.Event()
 

@@ -1,4 +1,4 @@
-"""The envelope: what the SDK is given, and what it is spared."""
+"""The envelope: which messages are passed to the SDK and which are rejected."""
 
 import pytest
 from mcp.shared.message import ServerMessageMetadata
@@ -48,7 +48,7 @@ def _build_message(**members: Json) -> JsonObject:
          "Invalid Request: progress and total must fit a double"),
     ],
 )  # fmt: skip
-def test_a_message_without_a_usable_id_is_a_problem_of_its_own(message: Json, problem: str) -> None:
+def test_a_problem_without_a_valid_id_has_no_id(message: Json, problem: str) -> None:
     assert check_envelope(message) == EnvelopeProblem(-32600, problem)
 
 

@@ -1,4 +1,4 @@
-"""Lines: the same whatever the chunks, in linear time and bounded memory."""
+"""The line reader: independent of the chunks, in linear time and bounded memory."""
 
 import os
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The contract with the SDK: fails when the surface that `wire/sdk.py` wraps has moved."""
+"""The contract with the SDK: fails when an interface that `wire/sdk.py` wraps has changed."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -51,7 +51,7 @@ async def _accept(
 
 @asynccontextmanager
 async def _connect(mode: str) -> AsyncGenerator[tuple[Client, Toys]]:
-    """A real SDK client of the toy server, over two pipes."""
+    """Connect a real SDK client to the toy server over two pipes."""
     async with served() as (pipes, toys, _):
 
         @asynccontextmanager
@@ -223,7 +223,7 @@ async def test_request_state_is_sealed_and_refused_when_it_was_tampered_with() -
     )
 
 
-async def test_list_changed_is_advertised_to_both_eras_whoever_asks() -> None:
+async def test_list_changed_is_advertised_to_both_eras() -> None:
     answers = ("tools/list", "prompts/list", "resources/list")
     listen = ListenHandler(InMemorySubscriptionBus())
     server = DispatchServer("s", version="1", middleware=[], methods=answers, listen=listen)
@@ -269,7 +269,7 @@ async def test_a_method_that_no_middleware_answers_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_what_outlives_a_request_depends_on_the_era(mode: str) -> None:
+async def test_state_and_notifications_outlive_a_request_only_in_the_legacy_era(mode: str) -> None:
     states: list[int] = []
     heard: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The streams of an upstream: noise is skipped and counted, broken pipes end them cleanly."""
+"""The streams of an upstream: invalid lines are skipped and counted, broken pipes end them."""
 
 import anyio
 import pytest
@@ -79,7 +79,7 @@ async def test_a_broken_pipe_is_the_end_of_the_messages() -> None:
     assert await _read_messages(reader) == []
 
 
-async def test_a_closed_reader_and_a_closed_writer_say_so() -> None:
+async def test_a_closed_reader_and_a_closed_writer_raise_closed_resource_error() -> None:
     async def send(_: bytes) -> None:
         raise AssertionError("nothing may be sent")
 

@@ -1,4 +1,4 @@
-"""Our stdio streams in a process of their own: files, devices, terminals, closed ends, memory."""
+"""The stdio streams in a process: files, devices, terminals, closed descriptors, memory."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_requests_from_a_file_are_all_answered_before_the_end(tmp_path: Path) ->
     assert _parse_ids(answers.read_bytes()) == list(range(300))
 
 
-def test_nothing_to_read_ends_the_server_at_once() -> None:
+def test_an_empty_input_ends_the_server_at_once() -> None:
     with _start_server(subprocess.DEVNULL) as server:
         output, complaints = server.communicate(timeout=SECONDS)
 
@@ -78,7 +78,7 @@ def test_nothing_to_read_ends_the_server_at_once() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
-def test_streams_closed_from_the_start_end_the_server_in_order(closed: str) -> None:
+def test_streams_closed_from_the_start_end_the_server_without_an_error(closed: str) -> None:
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", *SERVER]
 
     done = subprocess.run(
@@ -107,7 +107,7 @@ def test_requests_typed_on_a_terminal_are_answered_until_end_of_file_is_typed() 
     assert server.returncode == 0
 
 
-def test_stray_prints_miss_the_wire_and_stray_reads_find_nothing() -> None:
+def test_stray_prints_go_to_stderr_and_stray_reads_are_empty() -> None:
     with _start_server() as server:
         _send(server, encode(call(1, "stray")))
         answer = _read_answer(server)

@@ -1,4 +1,4 @@
-"""Our stdio streams over real pipes: every odd line is answered, and the next one served."""
+"""The stdio streams over real pipes: each invalid line is answered and the next one served."""
 
 import time
 
@@ -76,7 +76,7 @@ async def test_an_odd_line_is_answered_and_the_next_call_served(
 @pytest.mark.parametrize(
     "prefix", [b"", b"  ", b"\r", b"\xef\xbb\xbf", b'{"jsonrpc":"2.0","id":99,"result":[1]}\n']
 )
-async def test_crlf_blanks_a_byte_order_mark_and_stray_responses_disturb_nobody(
+async def test_crlf_blank_lines_a_byte_order_mark_and_stray_responses_are_tolerated(
     prefix: bytes,
 ) -> None:
     async with served() as (client, _, _):
@@ -240,7 +240,7 @@ async def test_answers_already_given_are_written_after_the_end_of_input() -> Non
     assert answer["id"] == 1
 
 
-async def test_a_cancelled_call_whose_answer_is_half_written_spoils_no_line() -> None:
+async def test_a_cancelled_call_with_a_half_written_response_corrupts_no_line() -> None:
     cancel: JsonObject = {"requestId": 1}
 
     async with served() as (client, _, stdio):
@@ -281,7 +281,7 @@ async def test_a_client_that_reads_nothing_holds_up_new_calls_but_not_the_readin
     assert sorted(map(str, ids)) == sorted(map(str, [*range(50), "p"]))
 
 
-async def test_a_client_that_ignores_its_refusals_is_read_no_further_until_it_reads() -> None:
+async def test_reading_pauses_while_a_client_does_not_read_its_error_responses() -> None:
     sent: list[int] = []
     answers: list[Json] = []
     stalled = waiting = 0

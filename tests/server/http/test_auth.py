@@ -1,4 +1,4 @@
-"""Who is let in over HTTP: by token, by Host and Origin; and what is answered at the door."""
+"""Access control over HTTP: token, Host, Origin, paths, and the responses to rejected requests."""
 
 import http.client
 import json
@@ -42,7 +42,7 @@ class Server:
         body: bytes | None = None,
         **headers: str | None,
     ) -> Answer:
-        """One request on a connection of its own; a header that is None is left out."""
+        """Send one request on a new connection; a header that is None is omitted."""
         named = {key.replace("_", "-"): value for key, value in headers.items()}
         sent = {"Authorization": f"Bearer {SECRET}", **ACCEPT, **named}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -55,17 +55,17 @@ class Server:
             if method == "POST":
                 connection.putheader("Content-Length", str(len(payload)))
             connection.endheaders(payload if method == "POST" else None)
-            got = connection.getresponse()
-            headers_got = {key.lower(): value for key, value in got.getheaders()}
-            return Answer(got.status, headers_got, got.read())
+            response = connection.getresponse()
+            received = {key.lower(): value for key, value in response.getheaders()}
+            return Answer(response.status, received, response.read())
         finally:
             connection.close()
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """One for all of these tests: none of them changes anything in it."""
-    installed = Installation(tmp_path_factory.mktemp("door"))
+    """Start one server for all tests of this module; none of them changes its state."""
+    installed = Installation(tmp_path_factory.mktemp("auth"))
     installed.settings(
         {
             "dispatch": {
@@ -87,17 +87,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     ) as child:
         try:
             assert child.stderr is not None
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", child.stderr.readline())
-            assert found is not None
-            said = "mcp-dispatch: clients need the token that is in MCP_DISPATCH_TOKEN\n"
-            assert child.stderr.readline() == said
-            yield Server(int(found.group(1)))
+            match = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", child.stderr.readline())
+            assert match is not None
+            expected = "mcp-dispatch: clients need the token that is in MCP_DISPATCH_TOKEN\n"
+            assert child.stderr.readline() == expected
+            yield Server(int(match.group(1)))
         finally:
             child.send_signal(signal.SIGTERM)
             child.wait(20)
 
 
-def test_the_right_token_is_let_in(server: Server) -> None:
+def test_the_right_token_is_accepted(server: Server) -> None:
     answer = server.ask()
 
     assert (answer.status, "mcp-session-id" in answer.headers) == (200, True)
@@ -117,7 +117,7 @@ def test_the_right_token_is_let_in(server: Server) -> None:
         "Bearer \xff\xfe",
     ],
 )
-def test_any_other_credential_is_not(server: Server, presented: str) -> None:
+def test_any_other_credential_is_rejected(server: Server, presented: str) -> None:
     answer = server.ask(Authorization=presented)
 
     assert answer.status == 401
@@ -128,7 +128,9 @@ def test_any_other_credential_is_not(server: Server, presented: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT", "OPTIONS"])
-def test_no_credential_is_refused_whatever_the_method(server: Server, method: str) -> None:
+def test_a_request_without_credentials_is_rejected_for_every_method(
+    server: Server, method: str
+) -> None:
     answer = server.ask(method, Authorization=None)
 
     assert (answer.status, answer.headers["www-authenticate"]) == (
@@ -141,7 +143,7 @@ def test_the_scheme_may_be_spelt_in_any_case(server: Server) -> None:
     assert server.ask(Authorization=f"bEARER {SECRET}").status == 200
 
 
-def test_the_token_is_looked_at_before_the_body(server: Server) -> None:
+def test_the_token_is_checked_before_the_body(server: Server) -> None:
     answer = server.ask(Authorization=None, body=b"{no json" * 10_000)
 
     assert answer.status == 401
@@ -208,7 +210,7 @@ def test_only_known_origins_are_served(server: Server, origin: str | None, statu
         assert answer.error == "this Origin is not allowed; see dispatch.http.allowedOrigins"
 
 
-def test_an_address_that_the_connection_arrived_on_is_a_known_host() -> None:
+def test_the_local_address_of_the_connection_is_an_allowed_host() -> None:
     names = HostPolicy.from_settings("0.0.0.0", [], [])
 
     assert names.allows_host("192.168.1.5:8123", local_address="192.168.1.5")
@@ -232,7 +234,7 @@ def test_entries_that_can_never_match_are_reported() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_health_is_told_to_anybody(server: Server, method: str) -> None:
+def test_health_needs_no_token(server: Server, method: str) -> None:
     answer = server.ask(method, "/healthz", Authorization=None, Host="any.example")
 
     assert answer.status == 200
@@ -240,20 +242,20 @@ def test_health_is_told_to_anybody(server: Server, method: str) -> None:
     assert set(answer.headers) == {"date", "content-length", "content-type"}
 
 
-def test_health_takes_nothing(server: Server) -> None:
+def test_health_rejects_other_methods(server: Server) -> None:
     answer = server.ask("POST", "/healthz")
 
     assert (answer.status, answer.headers["allow"], answer.body) == (405, "GET, HEAD", b"")
 
 
 @pytest.mark.parametrize("path", ["/", "/mcp/more", "/MCP", "//mcp", "/healthz/", "/.well-known/x"])
-def test_there_is_nothing_elsewhere(server: Server, path: str) -> None:
+def test_other_paths_are_not_found(server: Server, path: str) -> None:
     answer = server.ask(path=path, Authorization=None)
 
     assert (answer.status, answer.error) == (404, "there is nothing here; MCP is at /mcp")
 
 
-def test_a_slash_at_the_end_does_no_harm(server: Server) -> None:
+def test_the_path_may_end_with_a_slash(server: Server) -> None:
     assert server.ask(path="/mcp/").status == 200
 
 
@@ -275,7 +277,7 @@ def test_a_body_over_the_limit_is_refused(server: Server) -> None:
         (b"", -32700, "Parse error: not valid JSON: "),
     ],
 )
-def test_what_is_no_message_is_answered_with_a_jsonrpc_error(
+def test_an_invalid_message_is_answered_with_a_jsonrpc_error(
     server: Server, body: bytes, code: int, message: str
 ) -> None:
     answer = server.ask(body=body)
@@ -294,7 +296,7 @@ def test_the_token_is_in_no_log(server: Server, tmp_path_factory: pytest.TempPat
     server.ask(Authorization=f"Bearer {SECRET}-wrong")
 
     state = tmp_path_factory.getbasetemp()
-    files = [path for path in state.glob("door*/state/**/*") if path.is_file()]
+    files = [path for path in state.glob("auth*/state/**/*") if path.is_file()]
     assert files
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 

@@ -1,4 +1,4 @@
-"""What ends over HTTP: the server in good order, sessions over their limits, absent clients."""
+"""Shutdown of the HTTP server, limits on sessions and bodies, and connections of absent clients."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ async def write_fifo(fifo: Path, word: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_call_may_finish_when_the_server_is_asked_to_end(
+async def test_a_call_may_finish_when_the_server_is_told_to_stop(
     installed: Installation, era: Era, number: signal.Signals
 ) -> None:
     installed.rules(allow=["Bash"])
@@ -76,7 +76,7 @@ async def test_a_call_may_finish_when_the_server_is_asked_to_end(
 
 
 async def call_bash(server: Serving, era: Era, command: str) -> str:
-    """The text of the answer, or of the error."""
+    """Return the text of the result or of the error."""
     async with server.http() as http:
         if era == "legacy":
             session = await open_session(http, server.url)
@@ -91,7 +91,7 @@ async def call_bash(server: Serving, era: Era, command: str) -> str:
 
 
 async def wait_until_closed(server: Serving) -> None:
-    """Until nobody accepts connections any more."""
+    """Wait until the server accepts no more connections."""
     url = httpx2.URL(server.url)
     with anyio.fail_after(10):
         while True:
@@ -152,7 +152,7 @@ async def test_a_second_signal_ends_the_server_at_once(installed: Installation) 
         assert not is_alive(pid)
 
 
-async def test_open_streams_do_not_hold_up_the_end(installed: Installation) -> None:
+async def test_open_streams_do_not_delay_the_shutdown(installed: Installation) -> None:
     async with (
         serving(installed) as server,
         server.client("2026-07-28") as newer,
@@ -190,7 +190,7 @@ async def test_sessions_over_the_limit_are_refused_until_one_ends(installed: Ins
     assert newer.status_code == 200
 
 
-async def test_a_session_that_nobody_uses_ends_with_its_background_tasks(
+async def test_an_idle_session_ends_with_its_background_tasks(
     installed: Installation,
 ) -> None:
     installed.settings(
@@ -242,7 +242,7 @@ async def test_clients_that_do_not_read_cost_bounded_memory(
 
 
 async def build_echo_request(server: Serving, era: Era, number: int, text: str) -> bytes:
-    """The bytes of a call whose answer is as large as it is itself."""
+    """Return the bytes of a call whose response is as large as the request."""
     arguments: JsonObject = {"text": text}
     async with server.http() as http:
         if era == "legacy":
@@ -257,17 +257,17 @@ async def build_echo_request(server: Serving, era: Era, number: int, text: str) 
 
 
 async def send_without_reading(server: Serving, request: bytes) -> socket.socket:
-    """A connection that sends all of it and reads nothing."""
+    """Send the whole request on a new connection that reads nothing."""
     url = httpx2.URL(server.url)
-    each = socket.socket()
-    each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    each.connect((url.host, url.port))
-    await to_thread.run_sync(each.sendall, request)
-    return each
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect((url.host, url.port))
+    await to_thread.run_sync(connection.sendall, request)
+    return connection
 
 
 class FakeBody:
-    """What an HTTP server hands on, piece by piece; then nothing, for ever."""
+    """A `receive` that delivers the parts of a body and then blocks for ever."""
 
     def __init__(self, *parts: bytes, complete: bool = True, disconnects: bool = False) -> None:
         self._events: list[Message] = [
@@ -283,7 +283,7 @@ class FakeBody:
         return self._events.pop(0)
 
 
-async def test_a_body_that_grows_over_the_limit_is_not_read_on() -> None:
+async def test_a_body_that_grows_over_the_limit_is_not_read_further() -> None:
     body = FakeBody(b"x" * 600, b"x" * 600, b"x" * 600)
 
     with pytest.raises(BodyRejected) as raised:
@@ -296,16 +296,16 @@ async def test_a_body_that_grows_over_the_limit_is_not_read_on() -> None:
     )
 
 
-async def test_large_bodies_together_are_bounded_and_let_go_with_their_answers() -> None:
-    intake = BodyLimiter(1000)
+async def test_the_bytes_of_all_bodies_are_limited_until_they_are_answered() -> None:
+    limiter = BodyLimiter(1000)
 
     async with AsyncExitStack() as held:
         for _ in range(2):
-            await held.enter_async_context(intake.read_body(1000, FakeBody(b"x" * 1000).receive))
+            await held.enter_async_context(limiter.read_body(1000, FakeBody(b"x" * 1000).receive))
         with pytest.raises(BodyRejected) as raised:
-            await held.enter_async_context(intake.read_body(1, FakeBody(b"x").receive))
+            await held.enter_async_context(limiter.read_body(1, FakeBody(b"x").receive))
 
-    async with intake.read_body(1000, FakeBody(b"x" * 1000).receive) as body:
+    async with limiter.read_body(1000, FakeBody(b"x" * 1000).receive) as body:
         assert len(body) == 1000
     text = "too many large requests at once; try again"
     assert (raised.value.status, str(raised.value)) == (503, text)
@@ -319,7 +319,7 @@ async def test_large_bodies_together_are_bounded_and_let_go_with_their_answers()
          "complete"),
     ],
 )  # fmt: skip
-async def test_a_body_that_does_not_end_is_given_up(
+async def test_a_body_that_does_not_arrive_in_time_is_rejected(
     body: FakeBody, status: int, message: str
 ) -> None:
     with pytest.raises(BodyRejected) as raised:
@@ -329,15 +329,15 @@ async def test_a_body_that_does_not_end_is_given_up(
     assert (raised.value.status, str(raised.value)) == (status, message)
 
 
-async def test_a_visit_that_is_cut_short_is_answered() -> None:
-    visits, sent = ActiveRequests(), list[Message]()
+async def test_a_request_that_the_shutdown_ends_gets_a_response() -> None:
+    active_requests, sent = ActiveRequests(), list[Message]()
     inside = anyio.Event()
 
     async def send(message: Message) -> None:
         sent.append(message)
 
     async def stay() -> None:
-        async with visits.track(is_stream=True) as visit, visit.guard_response(send):
+        async with active_requests.track(is_stream=True) as request, request.guard_response(send):
             inside.set()
             await anyio.sleep_forever()
 
@@ -345,7 +345,7 @@ async def test_a_visit_that_is_cut_short_is_answered() -> None:
         tasks.start_soon(stay)
         await inside.wait()
         with anyio.fail_after(5):
-            await visits.close(grace=5)
+            await active_requests.close(grace=5)
 
     assert [message.get("status") for message in sent] == [503, None]
     assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
@@ -353,7 +353,7 @@ async def test_a_visit_that_is_cut_short_is_answered() -> None:
 
 @dataclass
 class FakeConnection:
-    """A connection as far as the traffic looks at it."""
+    """The members of a connection that `Backpressure` uses."""
 
     unread: int = 0
     busy: bool = False
@@ -382,24 +382,24 @@ class FakeConnection:
 
 
 class FakeServer:
-    """What `uvicorn.Server` shows of its connections."""
+    """The members of `uvicorn.Server` that `Backpressure` uses."""
 
     def __init__(self, *lines: FakeConnection) -> None:
         self.server_state = self
         self.connections = set(lines)
 
 
-def watch_connections(traffic: Backpressure, *lines: FakeConnection) -> None:
-    traffic.watch(cast(Any, FakeServer(*lines)))
+def watch_connections(backpressure: Backpressure, *lines: FakeConnection) -> None:
+    backpressure.watch(cast(Any, FakeServer(*lines)))
 
 
 async def test_a_call_waits_while_too_much_is_unread() -> None:
-    traffic, line = Backpressure(max_unread_bytes=1000), FakeConnection(unread=1001)
-    watch_connections(traffic, line, FakeConnection(unread=0))
+    backpressure, line = Backpressure(max_unread_bytes=1000), FakeConnection(unread=1001)
+    watch_connections(backpressure, line, FakeConnection(unread=0))
     ran = anyio.Event()
 
     async def call() -> None:
-        await traffic.wait_for_capacity()
+        await backpressure.wait_for_capacity()
         ran.set()
 
     async with anyio.create_task_group() as tasks:
@@ -412,17 +412,17 @@ async def test_a_call_waits_while_too_much_is_unread() -> None:
             await ran.wait()
 
 
-async def test_a_connection_whose_client_is_absent_is_ended_and_no_other() -> None:
-    traffic = Backpressure(timeouts=IdleTimeouts(stalled=0.05, idle=1))
+async def test_only_connections_of_absent_clients_are_aborted() -> None:
+    backpressure = Backpressure(timeouts=IdleTimeouts(stalled=0.05, idle=1))
     stalled, silent, working = (
         FakeConnection(unread=7, busy=True),
         FakeConnection(),
         FakeConnection(busy=True),
     )
-    watch_connections(traffic, stalled, silent, working)
+    watch_connections(backpressure, stalled, silent, working)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(traffic.abort_idle_connections)
+        tasks.start_soon(backpressure.abort_idle_connections)
         with anyio.fail_after(5):
             await stalled.ended.wait()
             assert not silent.ended.is_set()

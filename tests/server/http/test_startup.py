@@ -1,4 +1,4 @@
-"""Starting over HTTP: the address, the token, and one line for what is wrong with either."""
+"""Start of the HTTP server: the address, the token, and the error messages for both."""
 
 import os
 import re
@@ -21,7 +21,7 @@ SECRET = "correct-horse-battery"
 
 
 def start(installed: Installation, *flags: str) -> str:
-    """What a server says that cannot start."""
+    """Start a server that must fail, and return its error output."""
     done = subprocess.run(
         [*installed.command, *flags],
         env=installed.environ,
@@ -79,13 +79,13 @@ def write_private(path: Path, text: str, mode: int = 0o600) -> Path:
         ),
     ],
 )
-def test_a_start_that_cannot_work_says_why_in_one_line(
+def test_a_failed_start_prints_the_reason_in_one_line(
     installed: Installation, flags: tuple[str, ...], said: str
 ) -> None:
     assert start(installed, *flags) == f"mcp-dispatch: {said} LOG"
 
 
-def test_a_port_in_use_is_named(installed: Installation) -> None:
+def test_a_port_in_use_is_reported(installed: Installation) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -151,7 +151,7 @@ def test_a_private_token_file_is_read_without_the_white_space_around(
         ("x" * 5000, "must be one line of at most 4096 ASCII characters without spaces"),
     ],
 )  # fmt: skip
-def test_a_token_that_cannot_be_sent_or_guessed_is_refused(
+def test_a_token_with_bad_characters_or_length_is_rejected(
     tmp_path: Path, text: str, problem: str
 ) -> None:
     file = write_private(tmp_path / "token", text)
@@ -175,7 +175,9 @@ def test_a_token_file_must_be_a_file(tmp_path: Path) -> None:
         assert str(raised.value) == f"cannot use the token file '{path}': it is not a regular file"
 
 
-def test_the_flag_wins_over_the_variable_and_the_variable_over_the_state(tmp_path: Path) -> None:
+def test_the_flag_wins_over_the_variable_and_the_variable_over_the_state_directory(
+    tmp_path: Path,
+) -> None:
     file = write_private(tmp_path / "token", SECRET)
     variable = {"MCP_DISPATCH_TOKEN": "from-the-environment"}
 
@@ -184,7 +186,7 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_state(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
 
 
-def test_a_token_is_made_once_and_kept_private(tmp_path: Path) -> None:
+def test_a_token_is_generated_once_in_a_private_file(tmp_path: Path) -> None:
     first = find_token(None, {}, tmp_path)
     second = find_token(None, {}, tmp_path)
 
@@ -209,7 +211,9 @@ async def test_servers_that_start_at_once_use_the_same_new_token(tmp_path: Path)
     assert len(secrets) == 1
 
 
-async def test_the_token_is_announced_by_its_place_and_reused(installed: Installation) -> None:
+async def test_the_path_of_the_token_is_printed_and_the_token_is_reused(
+    installed: Installation,
+) -> None:
     async with serving(installed) as server:
         first = server.token
         place = installed.state.resolve() / "http-token"
@@ -225,7 +229,7 @@ async def test_the_token_is_announced_by_its_place_and_reused(installed: Install
         assert server.token == first
 
 
-async def test_a_server_for_other_machines_warns_and_asks_for_the_token(
+async def test_a_server_for_other_machines_prints_a_warning_and_needs_the_token(
     installed: Installation,
 ) -> None:
     async with serving(installed, http="0.0.0.0:0") as server:
@@ -243,7 +247,9 @@ async def test_a_server_for_other_machines_warns_and_asks_for_the_token(
     )
 
 
-async def test_without_a_token_everybody_on_this_machine_comes_in(installed: Installation) -> None:
+async def test_without_a_token_every_request_on_this_machine_is_accepted(
+    installed: Installation,
+) -> None:
     async with serving(installed, "--no-auth", http="[::1]:0") as server:
         assert server.said[1] == (
             "mcp-dispatch: no token is needed (--no-auth): every program on this machine may "
