@@ -23,10 +23,10 @@ class CredentialName:
 
 
 CREDENTIAL_HINT = re.compile(
-    """Matches in every credential name: a text without a match contains none."""
-    r"pass|pwd|pw|secret|token|key|cred|auth|bearer|cookie|jwt|sig|session",
-    re.I,
+    r"pass|pwd|pw|secret|token|key|cred|auth|bearer|cookie|jwt|sig|session", re.I
 )
+"""Matches in every credential name: a text without a match contains none."""
+
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _PASSWORDS = frozenset(
