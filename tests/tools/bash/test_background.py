@@ -1,4 +1,4 @@
-"""Commands in the background: what they print, how they end, whose they are, that none is left."""
+"""Background tasks: output, end, ownership, and cleanup of processes."""
 
 import os
 import re
@@ -36,7 +36,7 @@ from mcp_dispatch.tools.bash.bash import BashTool
 from mcp_dispatch.tools.files.read import ReadTool
 from tests.support.stand_ins import PlainScope
 
-STUBBORN = """
+PERSISTENT_CHILDREN = """
 (echo up >{fifo}; exec sleep 600) &
 (trap '' TERM; echo up >{fifo}; sleep 600; sleep 600) &
 setsid bash -c 'echo up >{fifo}; exec sleep 600' &
@@ -45,8 +45,8 @@ wait
 ALICE, BOB = PlainScope(id="alice"), PlainScope(id="bob")
 
 
-class NoticedTasks(BackgroundTasks):
-    """Tells when a task is over, and of each moment in which a command could be moved."""
+class ObservedTasks(BackgroundTasks):
+    """Records when a task ends, and can cancel calls at the moment a command could be moved."""
 
     def __init__(
         self,
@@ -70,36 +70,36 @@ class NoticedTasks(BackgroundTasks):
         process.resources.callback(self.ended[task.id].set)
         await super().adopt(task, process)
 
-    async def last_words(self, task_id: str) -> str:
-        """The whole of its output file, once the task is over."""
+    async def wait_for_output(self, task_id: str) -> str:
+        """Wait for the end of the task and return its output file."""
         with anyio.fail_after(20):
             await self.ended[task_id].wait()
         return (self.folder / f"{task_id}.output").read_text(encoding="utf-8")
 
 
-class TroubledTasks(NoticedTasks):
-    """Something that belongs to a task cannot be put away."""
+class FailingTasks(ObservedTasks):
+    """One resource of each task cannot be closed."""
 
     async def adopt(self, task: BackgroundTask, process: TaskProcess) -> None:
-        process.resources.callback(_refuse)
+        process.resources.callback(_raise_permission_error)
         await super().adopt(task, process)
 
 
-def _refuse() -> None:
+def _raise_permission_error() -> None:
     raise PermissionError("not yours")
 
 
 @dataclass
-class Room:
-    """A Bash tool whose commands can go to the background."""
+class BackgroundShell:
+    """A Bash tool whose commands can run in the background."""
 
     children: ProcessGroup
     root: Path
-    tasks: NoticedTasks
+    tasks: ObservedTasks
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     output_limit: int = 5_000_000_000
 
-    def bash(self) -> BashTool:
+    def create_tool(self) -> BashTool:
         return BashTool(
             Workspace(self.root),
             self.children,
@@ -113,30 +113,30 @@ class Room:
     async def run(self, command: str, scope: PlainScope = ALICE, **more: Json) -> ToolResult:
         arguments: JsonObject = {"command": command, **more}
         with anyio.fail_after(30):
-            return await self.bash().run(arguments, CallContext("call", scope))
+            return await self.create_tool().run(arguments, CallContext("call", scope))
 
-    async def begin(self, command: str, scope: PlainScope = ALICE, **more: Json) -> str:
-        """The id of a new task."""
-        return id_of(await self.run(command, scope, run_in_background=True, **more))
+    async def start_task(self, command: str, scope: PlainScope = ALICE, **more: Json) -> str:
+        """Start a task and return its id."""
+        return get_task_id(await self.run(command, scope, run_in_background=True, **more))
 
-    def fifo(self, name: str = "fifo") -> Path:
+    def create_fifo(self, name: str = "fifo") -> Path:
         path = self.root.parent / name
         os.mkfifo(path)
         return path
 
-    def left(self) -> set[int]:
+    def find_processes(self) -> set[int]:
         return kill_tree.find_processes(set(), kill_tree.build_run_marker(self.children.run_id))
 
 
 @pytest.fixture
-async def room(tmp_path: Path) -> AsyncGenerator[Room]:
+async def shell(tmp_path: Path) -> AsyncGenerator[BackgroundShell]:
     root = tmp_path.resolve() / "workspace"
     root.mkdir()
     async with ProcessGroup() as children:
-        yield Room(children, root, NoticedTasks(children, tmp_path / "tasks"))
+        yield BackgroundShell(children, root, ObservedTasks(children, tmp_path / "tasks"))
 
 
-def id_of(result: ToolResult) -> str:
+def get_task_id(result: ToolResult) -> str:
     match result.response:
         case {"backgroundTaskId": str(task_id)}:
             return task_id
@@ -144,7 +144,7 @@ def id_of(result: ToolResult) -> str:
             raise AssertionError(result)
 
 
-def text_of(result: ToolResult) -> str:
+def get_text(result: ToolResult) -> str:
     match result.wire["content"]:
         case [{"type": "text", "text": str(text)}]:
             return text
@@ -152,21 +152,21 @@ def text_of(result: ToolResult) -> str:
             raise AssertionError(other)
 
 
-async def heard(fifo: Path, times: int = 1) -> None:
-    """Returns when so many lines were written to the FIFO, and what was printed before is kept."""
+async def wait_for_lines(fifo: Path, times: int = 1) -> None:
+    """Wait for that many lines in the FIFO, and until earlier output is copied."""
     descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     try:
-        said = b""
+        received = b""
         with anyio.fail_after(10):
-            while said.count(b"\n") < times:
+            while received.count(b"\n") < times:
                 await anyio.wait_readable(descriptor)
-                said += os.read(descriptor, 100)
+                received += os.read(descriptor, 100)
     finally:
         os.close(descriptor)
     await anyio.wait_all_tasks_blocked()
 
 
-async def tell(fifo: Path, line: str) -> None:
+async def write_line(fifo: Path, line: str) -> None:
     with anyio.fail_after(10):
         await to_thread.run_sync(fifo.write_text, f"{line}\n", "utf-8")
 
@@ -174,13 +174,13 @@ async def tell(fifo: Path, line: str) -> None:
 # Started in the background
 
 
-async def test_the_answer_comes_at_once_with_the_id_the_file_and_the_way_to_stop_it(
-    room: Room,
+async def test_the_result_comes_at_once_with_id_output_file_and_how_to_stop_it(
+    shell: BackgroundShell,
 ) -> None:
-    result = await room.run("sleep 600", run_in_background=True)
+    result = await shell.run("sleep 600", run_in_background=True)
 
-    task_id = id_of(result)
-    output = str(room.root.parent / "tasks" / f"{task_id}.output")
+    task_id = get_task_id(result)
+    output = str(shell.root.parent / "tasks" / f"{task_id}.output")
     assert re.fullmatch("b[a-z0-9]{7}", task_id)
     assert result == build_text_result(
         f"Command is running in the background with ID: {task_id}\n"
@@ -195,49 +195,49 @@ async def test_the_answer_comes_at_once_with_the_id_the_file_and_the_way_to_stop
         },
         changes=(FileDelivered(output),),
     )
-    assert room.tasks.list_running("alice") == (
+    assert shell.tasks.list_running("alice") == (
         BackgroundTask(task_id, "alice", "sleep 600", Path(output)),
     )
 
 
-async def test_every_task_has_an_id_and_a_private_file_of_its_own(room: Room) -> None:
-    first, second = await room.begin("sleep 600"), await room.begin("sleep 600")
+async def test_every_task_has_an_id_and_a_private_file_of_its_own(shell: BackgroundShell) -> None:
+    first, second = await shell.start_task("sleep 600"), await shell.start_task("sleep 600")
 
-    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in room.tasks.folder.iterdir()}
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in shell.tasks.folder.iterdir()}
     assert first != second
     assert files == {f"{first}.output": 0o600, f"{second}.output": 0o600}
-    assert stat.S_IMODE(room.tasks.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(shell.tasks.folder.stat().st_mode) == 0o700
 
 
 async def test_read_shows_the_output_while_the_command_runs_and_its_end_after_it(
-    room: Room,
+    shell: BackgroundShell,
 ) -> None:
-    up, go = room.fifo("up"), room.fifo("go")
-    read = ReadTool(Workspace(room.root))
+    up, go = shell.create_fifo("up"), shell.create_fifo("go")
+    read = ReadTool(Workspace(shell.root))
 
     async def seen() -> str:
         context = CallContext("call", PlainScope(kept={output}))
         checked = await read.check({"file_path": output}, context)
-        return text_of(await read.run(checked.arguments, context))
+        return get_text(await read.run(checked.arguments, context))
 
-    result = await room.run(
+    result = await shell.run(
         f"echo one; echo two >&2; echo x >{up}; read -r line <{go}; echo $line",
         run_in_background=True,
     )
-    task_id = id_of(result)
-    output = str(room.tasks.folder / f"{task_id}.output")
+    task_id = get_task_id(result)
+    output = str(shell.tasks.folder / f"{task_id}.output")
     assert result.changes == (FileDelivered(output),)
-    await heard(up)
+    await wait_for_lines(up)
 
     assert await seen() == "     1\tone\n     2\ttwo"
 
-    await tell(go, "three")
-    await room.tasks.last_words(task_id)
+    await write_line(go, "three")
+    await shell.tasks.wait_for_output(task_id)
 
     assert await seen() == (
         f"     1\tone\n     2\ttwo\n     3\tthree\n     4\t[Task {task_id} is over: Exit code 0]"
     )
-    assert room.tasks.list_running("alice") == ()
+    assert shell.tasks.list_running("alice") == ()
 
 
 @pytest.mark.parametrize(
@@ -252,126 +252,147 @@ async def test_read_shows_the_output_while_the_command_runs_and_its_end_after_it
         ("cat", "[Task ID is over: Exit code 0]\n"),
     ],
 )
-async def test_the_file_holds_what_was_printed_and_how_it_ended(
-    room: Room, command: str, expected: str
+async def test_the_output_file_contains_the_output_and_how_the_command_ended(
+    shell: BackgroundShell, command: str, expected: str
 ) -> None:
-    task_id = await room.begin(command)
+    task_id = await shell.start_task(command)
 
-    assert await room.tasks.last_words(task_id) == expected.replace("ID", task_id)
-
-
-async def test_a_task_ends_with_its_command_not_with_what_holds_its_output(room: Room) -> None:
-    task_id = await room.begin("sleep 600 & echo done")
-
-    assert await room.tasks.last_words(task_id) == f"done\n[Task {task_id} is over: Exit code 0]\n"
+    assert await shell.tasks.wait_for_output(task_id) == expected.replace("ID", task_id)
 
 
-async def test_a_task_that_outlives_its_time_is_ended_with_everything_it_started(
-    room: Room,
+async def test_a_task_ends_with_its_command_although_a_child_holds_the_output(
+    shell: BackgroundShell,
 ) -> None:
-    fifo = room.fifo()
-    task_id = await room.begin(STUBBORN.format(fifo=fifo), timeout=1500)
-    await heard(fifo, times=3)
+    task_id = await shell.start_task("sleep 600 & echo done")
 
-    said = await room.tasks.last_words(task_id)
-
-    assert said == f"[Task {task_id} is over: Command timed out after 1.5s]\n"
-    assert room.left() == set()
+    assert (
+        await shell.tasks.wait_for_output(task_id)
+        == f"done\n[Task {task_id} is over: Exit code 0]\n"
+    )
 
 
-async def test_a_task_that_prints_too_much_is_ended_and_the_file_says_so(room: Room) -> None:
-    room.output_limit = 100_000
+async def test_a_task_over_its_lifetime_is_terminated_with_its_children(
+    shell: BackgroundShell,
+) -> None:
+    fifo = shell.create_fifo()
+    task_id = await shell.start_task(PERSISTENT_CHILDREN.format(fifo=fifo), timeout=1500)
+    await wait_for_lines(fifo, times=3)
 
-    task_id = await room.begin("yes")
+    received = await shell.tasks.wait_for_output(task_id)
 
-    said = await room.tasks.last_words(task_id)
+    assert received == f"[Task {task_id} is over: Command timed out after 1.5s]\n"
+    assert shell.find_processes() == set()
+
+
+async def test_a_task_that_prints_too_much_is_terminated_with_a_note_in_its_file(
+    shell: BackgroundShell,
+) -> None:
+    shell.output_limit = 100_000
+
+    task_id = await shell.start_task("yes")
+
+    received = await shell.tasks.wait_for_output(task_id)
     reason = "Command was stopped: it printed more than 100,000 bytes"
-    assert said == "y\n" * 50_000 + f"[Task {task_id} is over: {reason}]\n"
-    assert room.left() == set()
+    assert received == "y\n" * 50_000 + f"[Task {task_id} is over: {reason}]\n"
+    assert shell.find_processes() == set()
 
 
 @pytest.mark.parametrize(
     ("asked", "milliseconds"),
     [(None, 1_800_000), (5, 5), (3_000_000, 3_000_000), (1e12, 7_200_000)],
 )
-async def test_the_life_of_a_task_is_asked_for_within_bounds(
-    room: Room, asked: float | None, milliseconds: int
+async def test_the_lifetime_of_a_task_is_bounded(
+    shell: BackgroundShell, asked: float | None, milliseconds: int
 ) -> None:
     arguments: JsonObject = {} if asked is None else {"timeout": asked}
 
-    assert room.bash().parse_lifetime_ms(arguments) == milliseconds
+    assert shell.create_tool().parse_lifetime_ms(arguments) == milliseconds
 
 
-async def test_a_task_starts_where_the_scope_is_and_moves_nobody(room: Room) -> None:
-    inside = room.root / "sub"
+async def test_a_task_starts_in_the_cwd_of_the_scope_and_does_not_change_it(
+    shell: BackgroundShell,
+) -> None:
+    inside = shell.root / "sub"
     inside.mkdir()
 
-    result = await room.run("pwd; cd ..", PlainScope(cwd=inside), run_in_background=True)
+    result = await shell.run("pwd; cd ..", PlainScope(cwd=inside), run_in_background=True)
 
-    said = await room.tasks.last_words(id_of(result))
-    assert said.splitlines()[0] == str(inside)
+    received = await shell.tasks.wait_for_output(get_task_id(result))
+    assert received.splitlines()[0] == str(inside)
     assert [type(change) for change in result.changes] == [FileDelivered]
 
 
-async def test_a_task_sees_the_same_environment_as_any_command(room: Room, tmp_path: Path) -> None:
+async def test_a_task_has_the_same_environment_as_any_command(
+    shell: BackgroundShell, tmp_path: Path
+) -> None:
     own = tmp_path / "own env"
     own.write_text("greeting=hello\n", encoding="utf-8")
-    room.environ |= {"BASH_ENV": str(own), "MCP_DISPATCH_TOKEN": "secret"}
+    shell.environ |= {"BASH_ENV": str(own), "MCP_DISPATCH_TOKEN": "secret"}
 
-    task_id = await room.begin(
+    task_id = await shell.start_task(
         'echo "$greeting|${!DISPATCH*}|${MCP_DISPATCH_TOKEN-unset}|$CLAUDECODE"'
     )
 
-    assert (await room.tasks.last_words(task_id)).splitlines()[0] == "hello||unset|1"
+    assert (await shell.tasks.wait_for_output(task_id)).splitlines()[0] == "hello||unset|1"
 
 
-async def test_a_command_that_cannot_start_is_no_task(room: Room) -> None:
-    room.environ = {"PATH": "/nowhere"}
+async def test_a_command_that_cannot_start_leaves_no_task(shell: BackgroundShell) -> None:
+    shell.environ = {"PATH": "/nowhere"}
 
-    result = await room.run("true", run_in_background=True)
+    result = await shell.run("true", run_in_background=True)
 
     assert result == build_error_result(
         "cannot start 'bash': no such executable; install it, or correct the name or PATH"
     )
-    assert room.tasks.list_running("alice") == ()
-    assert list(room.tasks.folder.iterdir()) == []
+    assert shell.tasks.list_running("alice") == ()
+    assert list(shell.tasks.folder.iterdir()) == []
 
 
-async def test_tasks_leave_no_descriptor_open(room: Room) -> None:
+async def test_tasks_leave_no_descriptor_open(shell: BackgroundShell) -> None:
     async def a_few() -> int:
         for command in ("true", "exit 3"):
-            await room.tasks.last_words(await room.begin(command))
-        await room.tasks.stop("alice", await room.begin("sleep 600"))
-        await room.tasks.last_words(id_of(await room.run("tail -f /dev/null", timeout=1)))
+            await shell.tasks.wait_for_output(await shell.start_task(command))
+        await shell.tasks.stop("alice", await shell.start_task("sleep 600"))
+        await shell.tasks.wait_for_output(
+            get_task_id(await shell.run("tail -f /dev/null", timeout=1))
+        )
         await anyio.wait_all_tasks_blocked()
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    room.tasks.lifetime_ms = 1
+    shell.tasks.lifetime_ms = 1
     before = await a_few()
 
     assert [await a_few() for _ in range(3)] == [before] * 3
 
 
-async def test_the_description_tells_of_the_background_and_how_to_read_and_stop(
-    room: Room,
+async def test_the_description_explains_background_tasks(
+    shell: BackgroundShell,
 ) -> None:
-    description = str(room.bash().definition["description"])
+    description = str(shell.create_tool().definition["description"])
 
     (line,) = (line for line in description.splitlines() if "run_in_background" in line)
     assert "Read" in line
     assert "TaskStop" in line
     assert "(default 1,800,000, at most 7,200,000)" in line
-    assert room.bash().validator.find_problems({"command": "x", "run_in_background": "yes"}) != []
-    assert room.bash().validator.find_problems({"command": "x", "run_in_background": True}) == []
+    assert (
+        shell.create_tool().validator.find_problems({"command": "x", "run_in_background": "yes"})
+        != []
+    )
+    assert (
+        shell.create_tool().validator.find_problems({"command": "x", "run_in_background": True})
+        == []
+    )
 
 
-# How many, and whose
+# Capacity and ownership
 
 
-async def test_one_more_than_the_most_is_refused_before_anybody_is_asked(room: Room) -> None:
-    room.tasks = NoticedTasks(room.children, room.tasks.folder, max_running=2)
-    first = await room.begin("sleep 600")
-    second = await room.begin(f"sleep  601\n# {'x' * 100}")
+async def test_one_task_over_the_maximum_is_refused_before_the_approval(
+    shell: BackgroundShell,
+) -> None:
+    shell.tasks = ObservedTasks(shell.children, shell.tasks.folder, max_running=2)
+    first = await shell.start_task("sleep 600")
+    second = await shell.start_task(f"sleep  601\n# {'x' * 100}")
     message = (
         "2 background tasks are running, and no more are allowed; stop one with TaskStop first:"
         f" {first} (sleep 600), {second} (sleep 601 # {'x' * 67}…)"
@@ -379,71 +400,71 @@ async def test_one_more_than_the_most_is_refused_before_anybody_is_asked(room: R
     arguments: JsonObject = {"command": "sleep 602", "run_in_background": True}
 
     with pytest.raises(Refused) as caught:
-        await room.bash().check(arguments, CallContext("call", ALICE))
+        await shell.create_tool().check(arguments, CallContext("call", ALICE))
 
     assert caught.value.refusal == Refusal(RefusedBy.SEMANTIC, message)
-    assert await room.run("sleep 602", run_in_background=True) == build_error_result(message)
-    assert text_of(await room.run("echo in the foreground")) == "in the foreground"
-    assert [task.id for task in room.tasks.list_running("alice")] == [first, second]
+    assert await shell.run("sleep 602", run_in_background=True) == build_error_result(message)
+    assert get_text(await shell.run("echo in the foreground")) == "in the foreground"
+    assert [task.id for task in shell.tasks.list_running("alice")] == [first, second]
 
 
-async def test_the_tasks_of_others_take_no_room_and_an_ended_one_gives_it_back(room: Room) -> None:
-    room.tasks = NoticedTasks(room.children, room.tasks.folder, max_running=1)
-    first = await room.begin("sleep 600", ALICE)
+async def test_tasks_of_other_scopes_and_ended_tasks_do_not_count(shell: BackgroundShell) -> None:
+    shell.tasks = ObservedTasks(shell.children, shell.tasks.folder, max_running=1)
+    first = await shell.start_task("sleep 600", ALICE)
 
-    bobs = await room.begin("sleep 600", BOB)
-    await room.tasks.stop("alice", first)
-    again = await room.begin("sleep 600", ALICE)
+    bobs = await shell.start_task("sleep 600", BOB)
+    await shell.tasks.stop("alice", first)
+    again = await shell.start_task("sleep 600", ALICE)
 
-    assert [task.id for task in room.tasks.list_running("alice")] == [again]
-    assert [task.id for task in room.tasks.list_running("bob")] == [bobs]
+    assert [task.id for task in shell.tasks.list_running("alice")] == [again]
+    assert [task.id for task in shell.tasks.list_running("bob")] == [bobs]
 
 
-async def test_nobody_stops_the_task_of_another(room: Room) -> None:
-    task_id = await room.begin("sleep 600", ALICE)
+async def test_a_scope_cannot_stop_the_task_of_another_scope(shell: BackgroundShell) -> None:
+    task_id = await shell.start_task("sleep 600", ALICE)
 
-    stopped = await room.tasks.stop("bob", task_id)
+    stopped = await shell.tasks.stop("bob", task_id)
 
     assert stopped is None
-    assert [task.id for task in room.tasks.list_running("alice")] == [task_id]
-    assert await room.tasks.stop("alice", task_id) is not None
+    assert [task.id for task in shell.tasks.list_running("alice")] == [task_id]
+    assert await shell.tasks.stop("alice", task_id) is not None
 
 
-# How they are ended
+# Termination
 
 
-async def test_a_stopped_task_takes_along_what_left_its_session_or_ignores_term(
-    room: Room,
+async def test_stopping_a_task_kills_children_that_left_the_session_or_ignore_sigterm(
+    shell: BackgroundShell,
 ) -> None:
-    fifo = room.fifo()
-    task_id = await room.begin(STUBBORN.format(fifo=fifo))
-    await heard(fifo, times=3)
-    assert len(room.left()) >= 4
+    fifo = shell.create_fifo()
+    task_id = await shell.start_task(PERSISTENT_CHILDREN.format(fifo=fifo))
+    await wait_for_lines(fifo, times=3)
+    assert len(shell.find_processes()) >= 4
 
     with anyio.fail_after(10):
-        task = await room.tasks.stop("alice", task_id)
+        task = await shell.tasks.stop("alice", task_id)
 
     assert task is not None
     assert task.id == task_id
-    assert room.left() == set()
-    assert await room.tasks.last_words(task_id) == (
+    assert shell.find_processes() == set()
+    assert await shell.tasks.wait_for_output(task_id) == (
         f"[Task {task_id} is over: Command was stopped: TaskStop ended it]\n"
     )
-    assert await room.tasks.stop("alice", task_id) is None
+    assert await shell.tasks.stop("alice", task_id) is None
 
 
-async def test_the_end_of_a_scope_ends_its_tasks_and_no_others(room: Room) -> None:
-    mine = [await room.begin("echo hi; sleep 600", ALICE) for _ in range(2)]
-    theirs = await room.begin("sleep 600", BOB)
+async def test_the_end_of_a_scope_ends_its_tasks_and_no_others(shell: BackgroundShell) -> None:
+    mine = [await shell.start_task("echo hi; sleep 600", ALICE) for _ in range(2)]
+    theirs = await shell.start_task("sleep 600", BOB)
 
     with anyio.fail_after(10):
-        await room.tasks.end_scope("alice")
+        await shell.tasks.end_scope("alice")
 
-    assert room.tasks.list_running("alice") == ()
-    assert [task.id for task in room.tasks.list_running("bob")] == [theirs]
-    assert len(room.left()) == 1
+    assert shell.tasks.list_running("alice") == ()
+    assert [task.id for task in shell.tasks.list_running("bob")] == [theirs]
+    assert len(shell.find_processes()) == 1
     for task_id in mine:
-        assert (await room.tasks.last_words(task_id)).endswith(
+        assert (await shell.tasks.wait_for_output(task_id)).endswith(
             f"[Task {task_id} is over: Command was stopped: its session ended]\n"
         )
 
@@ -454,34 +475,36 @@ async def test_no_task_outlives_the_server(tmp_path: Path) -> None:
     os.mkfifo(fifo)
 
     async with ProcessGroup() as children:
-        room = Room(children, root, NoticedTasks(children, root / "tasks"))
-        task_id = await room.begin(STUBBORN.format(fifo=fifo))
-        await heard(fifo, times=3)
+        shell = BackgroundShell(children, root, ObservedTasks(children, root / "tasks"))
+        task_id = await shell.start_task(PERSISTENT_CHILDREN.format(fifo=fifo))
+        await wait_for_lines(fifo, times=3)
 
-    assert room.left() == set()
-    assert (await room.tasks.last_words(task_id)).startswith(f"[Task {task_id} is over: ")
+    assert shell.find_processes() == set()
+    assert (await shell.tasks.wait_for_output(task_id)).startswith(f"[Task {task_id} is over: ")
 
 
-async def test_a_call_that_is_cancelled_while_it_starts_leaves_no_task(room: Room) -> None:
+async def test_a_call_that_is_cancelled_while_it_starts_leaves_no_task(
+    shell: BackgroundShell,
+) -> None:
     with anyio.CancelScope() as call:
         call.cancel()
-        await room.run("sleep 600", run_in_background=True)
+        await shell.run("sleep 600", run_in_background=True)
 
     assert call.cancelled_caught
-    assert len(room.tasks.ended) == 1
-    assert (room.tasks.list_running("alice"), room.left()) == ((), set())
+    assert len(shell.tasks.ended) == 1
+    assert (shell.tasks.list_running("alice"), shell.find_processes()) == ((), set())
 
 
-# Moved when late
+# Moved on timeout
 
 
-async def test_a_late_command_goes_on_in_the_background_and_finishes(room: Room) -> None:
-    go = room.fifo()
+async def test_a_command_that_times_out_continues_in_the_background(shell: BackgroundShell) -> None:
+    go = shell.create_fifo()
 
-    result = await room.run(f"echo before; read -r line <{go}; echo after $line", timeout=2000)
+    result = await shell.run(f"echo before; read -r line <{go}; echo after $line", timeout=2000)
 
-    task_id = id_of(result)
-    output = str(room.tasks.folder / f"{task_id}.output")
+    task_id = get_task_id(result)
+    output = str(shell.tasks.folder / f"{task_id}.output")
     assert result == build_text_result(
         "Command did not complete within its 2s timeout and was moved to the background with"
         f" ID: {task_id}\n"
@@ -498,79 +521,85 @@ async def test_a_late_command_goes_on_in_the_background_and_finishes(room: Room)
         },
         changes=(FileDelivered(output),),
     )
-    assert [task.id for task in room.tasks.list_running("alice")] == [task_id]
+    assert [task.id for task in shell.tasks.list_running("alice")] == [task_id]
 
-    await tell(go, "all")
+    await write_line(go, "all")
 
-    assert await room.tasks.last_words(task_id) == (
+    assert await shell.tasks.wait_for_output(task_id) == (
         f"before\nafter all\n[Task {task_id} is over: Exit code 0]\n"
     )
 
 
-async def test_a_silent_late_command_has_no_output_to_show(room: Room) -> None:
-    result = await room.run("tail -f /dev/null", timeout=500)
+async def test_a_moved_command_without_output_shows_none(shell: BackgroundShell) -> None:
+    result = await shell.run("tail -f /dev/null", timeout=500)
 
-    assert text_of(result).splitlines()[0] == (
+    assert get_text(result).splitlines()[0] == (
         "Command did not complete within its 0.5s timeout and was moved to the background with"
-        f" ID: {id_of(result)}"
+        f" ID: {get_task_id(result)}"
     )
-    assert text_of(result).endswith(f'call TaskStop with task_id "{id_of(result)}".')
+    assert get_text(result).endswith(f'call TaskStop with task_id "{get_task_id(result)}".')
 
 
-async def test_a_moved_command_moves_nobody_and_leaves_nothing_but_its_output(room: Room) -> None:
-    go = room.fifo()
-    (room.root / "sub").mkdir()
+async def test_a_moved_command_keeps_the_cwd_and_leaves_only_its_output_file(
+    shell: BackgroundShell,
+) -> None:
+    go = shell.create_fifo()
+    (shell.root / "sub").mkdir()
 
-    result = await room.run(f"cd sub; read -r line <{go}", timeout=1000)
-    await tell(go, "on")
-    await room.tasks.last_words(id_of(result))
+    result = await shell.run(f"cd sub; read -r line <{go}", timeout=1000)
+    await write_line(go, "on")
+    await shell.tasks.wait_for_output(get_task_id(result))
 
     assert [type(change) for change in result.changes] == [FileDelivered]
-    assert list((room.root.parent / "scratch").iterdir()) == []
-    assert [path.name for path in room.tasks.folder.iterdir()] == [f"{id_of(result)}.output"]
+    assert list((shell.root.parent / "scratch").iterdir()) == []
+    assert [path.name for path in shell.tasks.folder.iterdir()] == [f"{get_task_id(result)}.output"]
 
 
-async def test_a_moved_command_has_the_life_of_a_task_from_then_on(room: Room) -> None:
-    room.tasks.lifetime_ms = 300
+async def test_a_moved_command_gets_the_lifetime_of_a_task(shell: BackgroundShell) -> None:
+    shell.tasks.lifetime_ms = 300
 
-    task_id = id_of(await room.run("tail -f /dev/null", timeout=300))
+    task_id = get_task_id(await shell.run("tail -f /dev/null", timeout=300))
 
-    assert await room.tasks.last_words(task_id) == (
+    assert await shell.tasks.wait_for_output(task_id) == (
         f"[Task {task_id} is over: Command timed out after 0.3s]\n"
     )
-    assert room.left() == set()
+    assert shell.find_processes() == set()
 
 
 def failed_command(text: str, response: Json) -> ToolResult:
-    """What a command printed is text of others."""
+    """Return the result of a failed command; its text is foreign."""
     return replace(build_error_result(text, response=response), foreign=True)
 
 
-async def test_a_late_command_that_finds_no_room_is_ended(room: Room) -> None:
-    room.tasks = NoticedTasks(room.children, room.tasks.folder, max_running=1)
-    task_id = await room.begin("sleep 600")
+async def test_a_command_that_times_out_without_free_capacity_is_terminated(
+    shell: BackgroundShell,
+) -> None:
+    shell.tasks = ObservedTasks(shell.children, shell.tasks.folder, max_running=1)
+    task_id = await shell.start_task("sleep 600")
 
-    result = await room.run("tail -f /dev/null", timeout=300)
+    result = await shell.run("tail -f /dev/null", timeout=300)
 
     assert result == failed_command(
         "Command timed out after 0.3s and was ended: 1 background tasks are running, and no more"
         f" are allowed; stop one with TaskStop first: {task_id} (sleep 600)",
         response={"stdout": "", "stderr": "", "interrupted": True, "timedOutAfterMs": 300},
     )
-    assert [path.name for path in room.tasks.folder.iterdir()] == [f"{task_id}.output"]
-    assert len(room.left()) == 1
+    assert [path.name for path in shell.tasks.folder.iterdir()] == [f"{task_id}.output"]
+    assert len(shell.find_processes()) == 1
 
 
 @pytest.mark.parametrize("command", ["sleep 600; echo git", "(tail -f /dev/null)"])
-async def test_what_may_not_be_moved_is_ended(room: Room, command: str) -> None:
-    result = await room.run(command, timeout=300)
+async def test_a_command_that_may_not_be_moved_is_terminated(
+    shell: BackgroundShell, command: str
+) -> None:
+    result = await shell.run(command, timeout=300)
 
     assert result == failed_command(
         "Command timed out after 0.3s",
         response={"stdout": "", "stderr": "", "interrupted": True, "timedOutAfterMs": 300},
     )
-    assert list(room.tasks.folder.iterdir()) == []
-    assert room.left() == set()
+    assert list(shell.tasks.folder.iterdir()) == []
+    assert shell.find_processes() == set()
 
 
 @pytest.mark.parametrize(
@@ -607,37 +636,39 @@ def test_which_commands_may_be_moved(command: str, moves: bool) -> None:
 
 
 async def test_a_call_that_is_cancelled_while_its_command_moves_leaves_no_task(
-    room: Room,
+    shell: BackgroundShell,
 ) -> None:
     with anyio.CancelScope() as call:
-        room.tasks.calls_to_cancel.append(call)
-        await room.run("echo a; tail -f /dev/null", timeout=1000)
+        shell.tasks.calls_to_cancel.append(call)
+        await shell.run("echo a; tail -f /dev/null", timeout=1000)
 
-    (task_id,) = room.tasks.ended
+    (task_id,) = shell.tasks.ended
     assert call.cancelled_caught
-    assert (room.tasks.list_running("alice"), room.left()) == ((), set())
-    assert await room.tasks.last_words(task_id) == (
+    assert (shell.tasks.list_running("alice"), shell.find_processes()) == ((), set())
+    assert await shell.tasks.wait_for_output(task_id) == (
         f"a\n[Task {task_id} is over: Command was stopped: its call was cancelled]\n"
     )
 
 
-async def test_whenever_the_cancel_comes_a_command_is_either_a_task_or_gone(room: Room) -> None:
+async def test_a_command_cancelled_at_any_moment_is_either_a_task_or_gone(
+    shell: BackgroundShell,
+) -> None:
     for milliseconds in range(40, 60, 2):
         results: list[ToolResult] = []
         with anyio.move_on_after(0.05):
-            results.append(await room.run("tail -f /dev/null", timeout=milliseconds))
+            results.append(await shell.run("tail -f /dev/null", timeout=milliseconds))
 
-        running = [task.id for task in room.tasks.list_running("alice")]
-        assert running == [id_of(result) for result in results]
-        assert bool(room.left()) is bool(results)
-        await room.tasks.end_scope("alice")
-
-
-# What stays on disk
+        running = [task.id for task in shell.tasks.list_running("alice")]
+        assert running == [get_task_id(result) for result in results]
+        assert bool(shell.find_processes()) is bool(results)
+        await shell.tasks.end_scope("alice")
 
 
-async def test_only_output_files_of_a_week_ago_are_removed(room: Room) -> None:
-    folder = room.tasks.folder
+# Output files
+
+
+async def test_only_output_files_of_a_week_ago_are_removed(shell: BackgroundShell) -> None:
+    folder = shell.tasks.folder
     folder.mkdir()
     week = 7 * 24 * 3600
     ages = {"b0000000.output": week + 60, "b0000001.output": week - 60, "notes.txt": week + 60}
@@ -645,14 +676,14 @@ async def test_only_output_files_of_a_week_ago_are_removed(room: Room) -> None:
         (folder / name).touch()
         os.utime(folder / name, (time.time() - age, time.time() - age))
 
-    removed = room.tasks.remove_old_outputs()
+    removed = shell.tasks.remove_old_outputs()
 
     assert removed == 1
     assert sorted(path.name for path in folder.iterdir()) == ["b0000001.output", "notes.txt"]
 
 
-async def test_where_there_is_no_folder_yet_nothing_is_old(room: Room) -> None:
-    assert room.tasks.remove_old_outputs() == 0
+async def test_without_an_output_folder_nothing_is_removed(shell: BackgroundShell) -> None:
+    assert shell.tasks.remove_old_outputs() == 0
 
 
 async def test_a_folder_reached_by_a_link_gives_real_paths(tmp_path: Path) -> None:
@@ -667,11 +698,13 @@ async def test_a_folder_reached_by_a_link_gives_real_paths(tmp_path: Path) -> No
     )
 
 
-async def test_belongings_that_will_not_go_harm_nobody(room: Room) -> None:
-    room.tasks = TroubledTasks(room.children, room.tasks.folder)
+async def test_resources_that_cannot_be_closed_do_not_harm_the_server(
+    shell: BackgroundShell,
+) -> None:
+    shell.tasks = FailingTasks(shell.children, shell.tasks.folder)
 
-    task_id = await room.begin("true")
+    task_id = await shell.start_task("true")
 
-    assert await room.tasks.last_words(task_id) == f"[Task {task_id} is over: Exit code 0]\n"
-    assert room.tasks.list_running("alice") == ()
-    assert text_of(await room.run("echo still here")) == "still here"
+    assert await shell.tasks.wait_for_output(task_id) == f"[Task {task_id} is over: Exit code 0]\n"
+    assert shell.tasks.list_running("alice") == ()
+    assert get_text(await shell.run("echo still here")) == "still here"

@@ -1,4 +1,4 @@
-"""Bash: what a command prints, how it ends, where the next one starts, and that nothing is left."""
+"""Bash: output, exit codes, working directory, environment and cleanup of processes."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -33,7 +33,7 @@ from mcp_dispatch.tools.bash.background import BackgroundTasks
 from mcp_dispatch.tools.bash.bash import BashTool
 from mcp_dispatch.tools.bash.result import explain_exit_code, format_duration
 
-STUBBORN = """
+PERSISTENT_CHILDREN = """
 (echo up; echo up >{fifo}; exec sleep 600) &
 (trap '' TERM; echo up; echo up >{fifo}; sleep 600; sleep 600) &
 setsid bash -c 'echo up; echo up >{fifo}; exec sleep 600' &
@@ -43,7 +43,7 @@ wait
 
 @dataclass
 class Scope:
-    """The scope of one caller, as a tool sees it."""
+    """A scope as a tool sees it."""
 
     cwd: Path | None = None
     id: str = "scope"
@@ -57,7 +57,7 @@ class Scope:
 
 @dataclass
 class Shell:
-    """A Bash tool in a workspace, and the children it starts."""
+    """A Bash tool in a workspace, and its child processes."""
 
     children: ProcessGroup
     root: Path
@@ -65,7 +65,7 @@ class Shell:
     scope: Scope = field(default_factory=Scope)
     output_limit: int = 5_000_000_000
 
-    def tool(self) -> BashTool:
+    def create_tool(self) -> BashTool:
         return BashTool(
             Workspace(self.root),
             self.children,
@@ -79,11 +79,11 @@ class Shell:
     async def run(self, command: str, **more: Json) -> ToolResult:
         arguments: JsonObject = {"command": command, **more}
         with anyio.fail_after(60):
-            return await self.tool().run(
+            return await self.create_tool().run(
                 arguments, CallContext("call", self.scope, ignore_progress)
             )
 
-    def left(self) -> set[int]:
+    def find_processes(self) -> set[int]:
         return kill_tree.find_processes(set(), kill_tree.build_run_marker(self.children.run_id))
 
 
@@ -95,7 +95,7 @@ async def shell(tmp_path: Path) -> AsyncGenerator[Shell]:
         yield Shell(children, root)
 
 
-def text_of(result: ToolResult) -> str:
+def get_text(result: ToolResult) -> str:
     match result.wire["content"]:
         case [{"type": "text", "text": str(text)}, *_]:
             return text
@@ -103,20 +103,20 @@ def text_of(result: ToolResult) -> str:
             raise AssertionError(other)
 
 
-async def three_are_up(fifo: Path) -> None:
-    """Returns when the three stubborn children have said so."""
+async def wait_for_children(fifo: Path) -> None:
+    """Wait until the three persistent children have started."""
     descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     try:
-        said = b""
+        received = b""
         with anyio.fail_after(10):
-            while said.count(b"up\n") < 3:
+            while received.count(b"up\n") < 3:
                 await anyio.wait_readable(descriptor)
-                said += os.read(descriptor, 100)
+                received += os.read(descriptor, 100)
     finally:
         os.close(descriptor)
 
 
-# What is printed
+# Output
 
 
 async def test_stdout_and_stderr_come_interleaved_as_they_were_printed(shell: Shell) -> None:
@@ -136,28 +136,28 @@ async def test_stdout_and_stderr_come_interleaved_as_they_were_printed(shell: Sh
 async def test_opening_dev_stderr_or_dev_stdout_loses_nothing(shell: Shell) -> None:
     result = await shell.run("echo a; echo b > /dev/stderr; echo c > /dev/stdout; echo d")
 
-    assert text_of(result) == "a\nb\nc\nd"
+    assert get_text(result) == "a\nb\nc\nd"
 
 
-async def test_a_silent_command_answers_with_empty_text(shell: Shell) -> None:
-    assert text_of(await shell.run("true")) == ""
+async def test_a_command_without_output_returns_empty_text(shell: Shell) -> None:
+    assert get_text(await shell.run("true")) == ""
 
 
-async def test_bytes_that_are_no_text_are_shown_as_such(shell: Shell) -> None:
+async def test_output_that_is_not_utf_8_is_shown_with_replacement_characters(shell: Shell) -> None:
     result = await shell.run(r"printf 'a\0b\xffc\033[1m\303\244'")
 
-    assert text_of(result) == "a\u2400b\ufffdc\033[1mä"
+    assert get_text(result) == "a\u2400b\ufffdc\033[1mä"
 
 
 async def test_a_command_has_no_input(shell: Shell) -> None:
-    assert text_of(await shell.run("cat; echo end")) == "end"
+    assert get_text(await shell.run("cat; echo end")) == "end"
 
 
 async def test_output_over_the_inline_limit_is_answered_whole(shell: Shell) -> None:
     result = await shell.run("head -c 1000000 /dev/zero | tr '\\0' x")
 
-    assert text_of(result) == "x" * 1_000_000
-    assert shell.tool().result_limit == 30_000
+    assert get_text(result) == "x" * 1_000_000
+    assert shell.create_tool().result_limit == 30_000
 
 
 async def test_two_hundred_megabytes_cost_little_memory(shell: Shell) -> None:
@@ -177,7 +177,7 @@ async def test_two_hundred_megabytes_cost_little_memory(shell: Shell) -> None:
     assert replaced == Replacement(ReplacementReason.STREAM, "text", 200_000_011, replaced.file)
     assert kept.stat().st_size == 200_000_011
     assert FileDelivered(replaced.file) in result.changes
-    text = text_of(result)
+    text = get_text(result)
     assert text.startswith(
         f"<persisted-output>\nOutput too large (190.7MB). Full output saved to: {kept}\n\n"
         "Preview (first 2KB):\nstart\nxxx"
@@ -186,12 +186,12 @@ async def test_two_hundred_megabytes_cost_little_memory(shell: Shell) -> None:
     assert result.response["persistedOutputPath"] == replaced.file
 
 
-async def test_much_output_that_cannot_be_kept_shows_its_beginning_and_its_end(
+async def test_large_output_that_cannot_be_stored_shows_its_start_and_its_end(
     shell: Shell,
 ) -> None:
     (shell.root.parent / "results").write_text("in the way", encoding="utf-8")
 
-    text = text_of(await shell.run("echo start; head -c 3000000 /dev/zero | tr '\\0' x; echo end"))
+    text = get_text(await shell.run("echo start; head -c 3000000 /dev/zero | tr '\\0' x; echo end"))
 
     assert text.startswith("start\nxxx")
     assert text.endswith("xend")
@@ -201,7 +201,7 @@ async def test_much_output_that_cannot_be_kept_shows_its_beginning_and_its_end(
 async def test_a_failure_shows_its_beginning_and_its_end(shell: Shell) -> None:
     result = await shell.run("echo start; head -c 50000 /dev/zero | tr '\\0' x; echo end; exit 3")
 
-    text = text_of(result)
+    text = get_text(result)
     assert result.is_error
     assert text.startswith("Exit code 3\nstart\nxxx")
     assert "\n\n... [40,010 bytes left out] ...\n\n" in text
@@ -212,7 +212,7 @@ async def test_a_failure_shows_its_beginning_and_its_end(shell: Shell) -> None:
 async def test_an_excerpt_is_cut_between_characters(shell: Shell) -> None:
     result = await shell.run("printf 'ä%.0s' {1..8000}; printf x; exit 3")
 
-    assert "\ufffd" not in text_of(result)
+    assert "\ufffd" not in get_text(result)
 
 
 async def test_a_command_that_prints_too_much_is_stopped(shell: Shell) -> None:
@@ -221,15 +221,15 @@ async def test_a_command_that_prints_too_much_is_stopped(shell: Shell) -> None:
     result = await shell.run("yes")
 
     assert result.is_error
-    assert text_of(result).startswith(
+    assert get_text(result).startswith(
         "Command was stopped: it printed more than 100,000 bytes\ny\ny\n"
     )
     assert result.response == {
-        "stdout": text_of(result).partition("\n")[2],
+        "stdout": get_text(result).partition("\n")[2],
         "stderr": "",
         "interrupted": True,
     }
-    assert shell.left() == set()
+    assert shell.find_processes() == set()
 
 
 async def test_a_background_command_that_holds_the_output_does_not_hold_the_call(
@@ -238,8 +238,8 @@ async def test_a_background_command_that_holds_the_output_does_not_hold_the_call
     with anyio.fail_after(10):
         result = await shell.run("sleep 600 & echo done")
 
-    assert text_of(result) == "done"
-    assert len(shell.left()) == 1
+    assert get_text(result) == "done"
+    assert len(shell.find_processes()) == 1
 
 
 async def test_a_background_command_may_go_on_printing_after_the_call(
@@ -256,10 +256,10 @@ async def test_a_background_command_may_go_on_printing_after_the_call(
 
     with anyio.fail_after(20):
         assert await anyio.to_thread.run_sync(done.read_text, "utf-8") == "alive\n"
-    assert text_of(result) == "first"
+    assert get_text(result) == "first"
 
 
-# How it ends
+# Exit codes and termination
 
 
 @pytest.mark.parametrize(
@@ -282,17 +282,17 @@ async def test_a_failing_command_is_an_error_that_starts_with_its_code(
 ) -> None:
     result = await shell.run(command)
 
-    assert (result.is_error, text_of(result)) == (True, text)
+    assert (result.is_error, get_text(result)) == (True, text)
 
 
-async def test_a_syntax_error_is_reported_as_bash_says_it(shell: Shell) -> None:
+async def test_a_syntax_error_is_reported_with_the_message_of_bash(shell: Shell) -> None:
     result = await shell.run("echo 'unfinished")
 
     assert result.is_error
-    assert text_of(result).startswith("Exit code 2\nbash: -c: line 1: unexpected EOF")
+    assert get_text(result).startswith("Exit code 2\nbash: -c: line 1: unexpected EOF")
 
 
-async def test_one_is_an_answer_of_grep(shell: Shell) -> None:
+async def test_exit_code_1_of_grep_is_not_an_error(shell: Shell) -> None:
     result = await shell.run("echo a | grep b")
 
     assert result == ToolResult(
@@ -358,12 +358,14 @@ async def test_one_is_an_answer_of_grep(shell: Shell) -> None:
         ("   ", None),
     ],
 )
-def test_what_exit_code_one_means(command: str, expected: str | None) -> None:
+def test_the_meaning_of_exit_code_1_depends_on_the_command(
+    command: str, expected: str | None
+) -> None:
     assert explain_exit_code(command, 1) == expected
     assert explain_exit_code(command, 2) is None
 
 
-async def test_a_late_command_is_ended_with_everything_it_started(
+async def test_a_command_that_times_out_is_terminated_with_its_children(
     shell: Shell, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "fifo"
@@ -371,13 +373,13 @@ async def test_a_late_command_is_ended_with_everything_it_started(
     results: list[ToolResult] = []
 
     async def run() -> None:
-        results.append(await shell.run(STUBBORN.format(fifo=fifo), timeout=3000))
+        results.append(await shell.run(PERSISTENT_CHILDREN.format(fifo=fifo), timeout=3000))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
-        await three_are_up(fifo)
+        await wait_for_children(fifo)
 
-    assert shell.left() == set()
+    assert shell.find_processes() == set()
     assert results == [
         ToolResult(
             {
@@ -400,12 +402,12 @@ async def test_a_cancelled_command_leaves_no_process(shell: Shell, tmp_path: Pat
     os.mkfifo(fifo)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(shell.run, STUBBORN.format(fifo=fifo))
-        await three_are_up(fifo)
-        assert len(shell.left()) >= 4
+        tasks.start_soon(shell.run, PERSISTENT_CHILDREN.format(fifo=fifo))
+        await wait_for_children(fifo)
+        assert len(shell.find_processes()) >= 4
         tasks.cancel_scope.cancel()
 
-    assert shell.left() == set()
+    assert shell.find_processes() == set()
 
 
 @pytest.mark.parametrize(
@@ -421,16 +423,16 @@ async def test_a_cancelled_command_leaves_no_process(shell: Shell, tmp_path: Pat
         ({"BASH_DEFAULT_TIMEOUT_MS": "-1", "BASH_MAX_TIMEOUT_MS": "soon"}, None, 120_000),
     ],
 )
-async def test_the_timeout_is_asked_for_within_bounds(
+async def test_the_timeout_is_bounded(
     environ: dict[str, str], asked: float | None, milliseconds: int, shell: Shell
 ) -> None:
     shell.environ = environ
     arguments: JsonObject = {"command": "true"} if asked is None else {"timeout": asked}
 
-    assert shell.tool().parse_timeout_ms(arguments) == milliseconds
+    assert shell.create_tool().parse_timeout_ms(arguments) == milliseconds
 
 
-def test_a_duration_is_said_as_people_say_it() -> None:
+def test_a_duration_is_formatted_in_minutes_and_seconds() -> None:
     assert [format_duration(each) for each in (0.5, 30, 120, 601)] == [
         "0.5s",
         "30s",
@@ -439,7 +441,7 @@ def test_a_duration_is_said_as_people_say_it() -> None:
     ]
 
 
-async def test_progress_tells_the_seconds_and_the_last_line(shell: Shell) -> None:
+async def test_progress_contains_the_seconds_and_the_last_line(shell: Shell) -> None:
     told: list[JsonObject] = []
     twice = anyio.Event()
 
@@ -451,7 +453,7 @@ async def test_progress_tells_the_seconds_and_the_last_line(shell: Shell) -> Non
     async with anyio.create_task_group() as tasks:
         arguments: JsonObject = {"command": "echo one; printf 'two\\r\\033[32mthree\\n'; sleep 600"}
         context = CallContext("call", shell.scope, progress)
-        tasks.start_soon(shell.tool().run, arguments, context)
+        tasks.start_soon(shell.create_tool().run, arguments, context)
         with anyio.fail_after(10):
             await twice.wait()
         tasks.cancel_scope.cancel()
@@ -463,13 +465,13 @@ async def test_progress_tells_the_seconds_and_the_last_line(shell: Shell) -> Non
     assert 2 <= first < second
 
 
-# Where it runs
+# Working directory
 
 
 async def test_a_command_starts_in_the_workspace(shell: Shell) -> None:
     result = await shell.run("pwd")
 
-    assert (text_of(result), result.changes) == (str(shell.root), ())
+    assert (get_text(result), result.changes) == (str(shell.root), ())
 
 
 async def test_a_command_starts_where_the_last_one_ended(shell: Shell) -> None:
@@ -479,7 +481,7 @@ async def test_a_command_starts_where_the_last_one_ended(shell: Shell) -> None:
 
     result = await shell.run("pwd")
 
-    assert (text_of(result), result.changes) == (str(inside), ())
+    assert (get_text(result), result.changes) == (str(inside), ())
 
 
 @pytest.mark.parametrize(
@@ -500,7 +502,7 @@ async def test_a_command_starts_where_the_last_one_ended(shell: Shell) -> None:
         "cd link",
     ],
 )
-async def test_a_directory_inside_the_workspace_is_kept(shell: Shell, command: str) -> None:
+async def test_a_cwd_inside_the_workspace_is_kept(shell: Shell, command: str) -> None:
     (shell.root / "a b").mkdir()
     (shell.root / "link").symlink_to("a b")
 
@@ -522,19 +524,19 @@ async def test_a_directory_inside_the_workspace_is_kept(shell: Shell, command: s
         "echo $(cd sub",
     ],
 )
-async def test_a_directory_that_is_not_known_changes_nothing(shell: Shell, command: str) -> None:
+async def test_a_missing_report_of_the_cwd_changes_nothing(shell: Shell, command: str) -> None:
     (shell.root / "sub").mkdir()
 
     result = await shell.run(command)
 
     assert result.changes == ()
-    assert "Shell cwd was reset" not in text_of(result)
+    assert "Shell cwd was reset" not in get_text(result)
 
 
-async def test_a_directory_outside_the_workspace_is_given_up(shell: Shell) -> None:
+async def test_a_cwd_outside_the_workspace_is_reset_to_the_workspace(shell: Shell) -> None:
     result = await shell.run("cd / && pwd")
 
-    assert (text_of(result), result.changes) == (f"/\nShell cwd was reset to {shell.root}", ())
+    assert (get_text(result), result.changes) == (f"/\nShell cwd was reset to {shell.root}", ())
 
 
 async def test_a_link_out_of_the_workspace_is_outside(shell: Shell) -> None:
@@ -544,7 +546,7 @@ async def test_a_link_out_of_the_workspace_is_outside(shell: Shell) -> None:
 
     result = await shell.run("cd ../link; exit 3")
 
-    assert text_of(result) == f"Exit code 3\nShell cwd was reset to {shell.root}"
+    assert get_text(result) == f"Exit code 3\nShell cwd was reset to {shell.root}"
     assert result.changes == (DirectoryChanged(shell.root),)
 
 
@@ -553,10 +555,10 @@ async def test_a_directory_that_is_gone_falls_back_to_the_workspace(shell: Shell
 
     result = await shell.run("pwd")
 
-    assert (text_of(result), result.changes) == (str(shell.root), (DirectoryChanged(shell.root),))
+    assert (get_text(result), result.changes) == (str(shell.root), (DirectoryChanged(shell.root),))
 
 
-async def test_nothing_stays_on_disk(shell: Shell) -> None:
+async def test_a_foreground_command_leaves_no_files(shell: Shell) -> None:
     await shell.run("echo a; cd /")
     await shell.run("exit 3")
     await shell.run("(exit 3)")
@@ -581,7 +583,7 @@ async def test_commands_leave_no_descriptor_open(shell: Shell) -> None:
     assert [await a_few() for _ in range(3)] == [before] * 3
 
 
-# What it sees
+# Environment
 
 
 async def test_a_command_sees_the_server_s_environment_without_our_variables(shell: Shell) -> None:
@@ -594,25 +596,25 @@ async def test_a_command_sees_the_server_s_environment_without_our_variables(she
 
     result = await shell.run("env | sort")
 
-    assert text_of(result).splitlines() == [
+    assert get_text(result).splitlines() == [
         "CLAUDECODE=1",
         f"MCP_DISPATCH_RUN={shell.children.run_id}.1",
         "MY_TOKEN=mine",
         f"PATH={os.environ['PATH']}",
         f"PWD={shell.root}",
-        "SHLVL=0" if "SHLVL=0" in text_of(result) else "SHLVL=1",
-        "_=/usr/bin/env" if "_=/usr/bin/env" in text_of(result) else "_=/bin/env",
+        "SHLVL=0" if "SHLVL=0" in get_text(result) else "SHLVL=1",
+        "_=/usr/bin/env" if "_=/usr/bin/env" in get_text(result) else "_=/bin/env",
     ]
 
 
-async def test_the_shell_is_as_if_nothing_had_been_read_before(shell: Shell) -> None:
+async def test_the_prelude_leaves_no_trace_in_the_shell(shell: Shell) -> None:
     result = await shell.run('echo "$0|$#|$-|$?|${BASH_ENV-unset}|${!DISPATCH*}"')
 
-    assert text_of(result) == "bash|0|hBc|0|unset|"
+    assert get_text(result) == "bash|0|hBc|0|unset|"
 
 
-async def test_tracing_shows_the_command_only(shell: Shell) -> None:
-    assert text_of(await shell.run("set -x; echo a")) == "+ echo a\na"
+async def test_set_x_traces_only_the_command(shell: Shell) -> None:
+    assert get_text(await shell.run("set -x; echo a")) == "+ echo a\na"
 
 
 async def test_a_bash_env_of_the_user_is_read_and_kept(shell: Shell, tmp_path: Path) -> None:
@@ -623,7 +625,7 @@ async def test_a_bash_env_of_the_user_is_read_and_kept(shell: Shell, tmp_path: P
 
     result = await shell.run("cd sub; echo $greeting $BASH_ENV; bash -c 'echo $greeting'")
 
-    assert text_of(result) == f"hello {own}\nhello"
+    assert get_text(result) == f"hello {own}\nhello"
     assert result.changes == (DirectoryChanged(shell.root / "sub"),)
 
 
@@ -632,16 +634,16 @@ async def test_a_shell_in_posix_mode_still_runs_commands(shell: Shell) -> None:
 
     result = await shell.run("echo a; unset POSIXLY_CORRECT; bash -c 'cd /; echo b'; true")
 
-    assert (text_of(result), result.changes) == ("a\nb", ())
+    assert (get_text(result), result.changes) == ("a\nb", ())
 
 
 async def test_a_command_that_looks_like_an_option_is_a_command(shell: Shell) -> None:
     result = await shell.run("-x")
 
-    assert text_of(result) == "Exit code 127\nbash: line 1: -x: command not found"
+    assert get_text(result) == "Exit code 127\nbash: line 1: -x: command not found"
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -656,9 +658,9 @@ async def test_a_command_that_looks_like_an_option_is_a_command(shell: Shell) ->
         ),
     ],
 )
-async def test_what_bash_cannot_take_is_refused(shell: Shell, command: str, message: str) -> None:
+async def test_unusable_commands_are_refused(shell: Shell, command: str, message: str) -> None:
     with pytest.raises(Refused) as caught:
-        await shell.tool().check({"command": command}, CallContext("call", shell.scope))
+        await shell.create_tool().check({"command": command}, CallContext("call", shell.scope))
 
     assert caught.value.refusal == Refusal(RefusedBy.SEMANTIC, message)
 
@@ -666,9 +668,9 @@ async def test_what_bash_cannot_take_is_refused(shell: Shell, command: str, mess
 async def test_the_longest_command_runs(shell: Shell) -> None:
     command = f"echo {'x' * 131_066}"
 
-    await shell.tool().check({"command": command}, CallContext("call", shell.scope))
+    await shell.create_tool().check({"command": command}, CallContext("call", shell.scope))
 
-    assert text_of(await shell.run(command)) == "x" * 131_066
+    assert get_text(await shell.run(command)) == "x" * 131_066
 
 
 async def test_without_a_workspace_no_command_runs(shell: Shell) -> None:
@@ -687,7 +689,7 @@ async def test_without_a_workspace_no_command_runs(shell: Shell) -> None:
     assert str(caught.value).startswith("no workspace: / is the root")
 
 
-async def test_without_bash_the_answer_says_so(shell: Shell) -> None:
+async def test_without_bash_the_result_is_an_error(shell: Shell) -> None:
     shell.environ = {"PATH": "/nowhere"}
 
     assert await shell.run("true") == build_error_result(
@@ -695,8 +697,8 @@ async def test_without_bash_the_answer_says_so(shell: Shell) -> None:
     )
 
 
-async def test_bash_runs_alone_unless_it_only_looks(shell: Shell) -> None:
-    tool: Tool = shell.tool()
+async def test_bash_runs_alone_unless_the_command_is_read_only(shell: Shell) -> None:
+    tool: Tool = shell.create_tool()
 
     assert tool.decide_sharing({"command": "make"}) is Sharing.EXCLUSIVE
     assert tool.decide_sharing({"command": "ls | head -5"}) is Sharing.SHARED
@@ -706,8 +708,8 @@ async def test_bash_runs_alone_unless_it_only_looks(shell: Shell) -> None:
     assert tool.decide_sharing({"command": "ls", "run_in_background": True}) is Sharing.EXCLUSIVE
 
 
-async def test_bash_is_cancelled_and_says_what_it_is(shell: Shell) -> None:
-    tool: Tool = shell.tool()
+async def test_bash_is_cancellable_and_declares_itself_destructive(shell: Shell) -> None:
+    tool: Tool = shell.create_tool()
 
     assert tool.interrupt is Interrupt.CANCEL
     assert tool.definition["annotations"] == {

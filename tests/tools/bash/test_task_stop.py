@@ -1,4 +1,4 @@
-"""TaskStop: ends one of the caller's own tasks, and says which there are when it is none of them."""
+"""TaskStop: terminates a task of the calling scope; unknown ids are refused with a list."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -34,15 +34,15 @@ BOB = CallContext("call", PlainScope(id="bob"))
 
 
 @dataclass
-class Room:
-    """Both tools over the same tasks."""
+class TaskTools:
+    """Bash and TaskStop with the same tasks."""
 
     children: ProcessGroup
     tasks: BackgroundTasks
     bash: BashTool
     stop: TaskStopTool
 
-    async def begin(self, command: str, context: CallContext = ALICE) -> str:
+    async def start_task(self, command: str, context: CallContext = ALICE) -> str:
         arguments: JsonObject = {"command": command, "run_in_background": True}
         result = await self.bash.run(arguments, context)
         assert isinstance(result.response, dict)
@@ -53,35 +53,35 @@ class Room:
             checked = await self.stop.check(arguments, context)
             return await self.stop.run(checked.arguments, context)
 
-    async def refusal(self, arguments: JsonObject, context: CallContext = ALICE) -> Refusal:
+    async def get_refusal(self, arguments: JsonObject, context: CallContext = ALICE) -> Refusal:
         with pytest.raises(Refused) as caught:
             await self.stop.check(arguments, context)
         return caught.value.refusal
 
-    def left(self) -> set[int]:
+    def find_processes(self) -> set[int]:
         return kill_tree.find_processes(set(), kill_tree.build_run_marker(self.children.run_id))
 
 
 @pytest.fixture
-async def room(tmp_path: Path) -> AsyncGenerator[Room]:
+async def tools(tmp_path: Path) -> AsyncGenerator[TaskTools]:
     root = tmp_path.resolve()
     async with ProcessGroup() as children:
         tasks = BackgroundTasks(children, root / "tasks")
         bash = BashTool(
             Workspace(root), children, root / "scratch", os.environ, tasks, ResultStore(root)
         )
-        yield Room(children, tasks, bash, TaskStopTool(tasks))
+        yield TaskTools(children, tasks, bash, TaskStopTool(tasks))
 
 
 @pytest.mark.parametrize("key", ["task_id", "shell_id"])
-async def test_a_task_is_stopped_and_the_answer_says_which(room: Room, key: str) -> None:
-    task_id = await room.begin("sleep 600")
+async def test_a_task_is_stopped_and_named_in_the_result(tools: TaskTools, key: str) -> None:
+    task_id = await tools.start_task("sleep 600")
 
-    result = await room.call({key: task_id})
+    result = await tools.call({key: task_id})
 
     text = (
         f"Stopped task {task_id} (sleep 600). Its output is in"
-        f" {room.tasks.folder / f'{task_id}.output'}"
+        f" {tools.tasks.folder / f'{task_id}.output'}"
     )
     assert result == build_text_result(
         text,
@@ -92,23 +92,23 @@ async def test_a_task_is_stopped_and_the_answer_says_which(room: Room, key: str)
             "command": "sleep 600",
         },
     )
-    assert room.left() == set()
-    assert room.tasks.list_running("alice") == ()
+    assert tools.find_processes() == set()
+    assert tools.tasks.list_running("alice") == ()
 
 
-async def test_the_old_field_becomes_the_new_one_before_rules_and_hooks_see_it(room: Room) -> None:
-    task_id = await room.begin("sleep 600")
+async def test_shell_id_becomes_task_id_before_rules_and_hooks(tools: TaskTools) -> None:
+    task_id = await tools.start_task("sleep 600")
 
-    checked = await room.stop.check({"shell_id": task_id}, ALICE)
+    checked = await tools.stop.check({"shell_id": task_id}, ALICE)
 
     assert checked.arguments == {"task_id": task_id}
 
 
-async def test_an_id_nobody_has_is_refused_with_the_tasks_that_run(room: Room) -> None:
-    first = await room.begin("sleep 600")
-    second = await room.begin("sleep 601")
+async def test_an_unknown_id_is_refused_with_the_running_tasks(tools: TaskTools) -> None:
+    first = await tools.start_task("sleep 600")
+    second = await tools.start_task("sleep 601")
 
-    refusal = await room.refusal({"task_id": "bash_1"})
+    refusal = await tools.get_refusal({"task_id": "bash_1"})
 
     assert refusal == Refusal(
         RefusedBy.SEMANTIC,
@@ -117,11 +117,11 @@ async def test_an_id_nobody_has_is_refused_with_the_tasks_that_run(room: Room) -
     )
 
 
-async def test_the_task_of_another_scope_looks_like_none(room: Room) -> None:
-    task_id = await room.begin("sleep 600", ALICE)
+async def test_the_task_of_another_scope_is_unknown(tools: TaskTools) -> None:
+    task_id = await tools.start_task("sleep 600", ALICE)
 
-    refusal = await room.refusal({"task_id": task_id}, BOB)
-    result = await room.stop.run({"task_id": task_id}, BOB)
+    refusal = await tools.get_refusal({"task_id": task_id}, BOB)
+    result = await tools.stop.run({"task_id": task_id}, BOB)
 
     message = (
         f"no task with the ID '{task_id}' is running: it has ended, or never was one of yours;"
@@ -129,34 +129,34 @@ async def test_the_task_of_another_scope_looks_like_none(room: Room) -> None:
     )
     assert refusal == Refusal(RefusedBy.SEMANTIC, message)
     assert result == build_error_result(message)
-    assert [task.id for task in room.tasks.list_running("alice")] == [task_id]
+    assert [task.id for task in tools.tasks.list_running("alice")] == [task_id]
 
 
-async def test_a_task_that_has_ended_cannot_be_stopped_again(room: Room) -> None:
-    task_id = await room.begin("sleep 600")
-    await room.call({"task_id": task_id})
+async def test_a_task_that_has_ended_cannot_be_stopped_again(tools: TaskTools) -> None:
+    task_id = await tools.start_task("sleep 600")
+    await tools.call({"task_id": task_id})
 
     message = (
         f"no task with the ID '{task_id}' is running: it has ended, or never was one of yours;"
         " none is running now"
     )
-    assert await room.refusal({"task_id": task_id}) == Refusal(RefusedBy.SEMANTIC, message)
-    assert await room.stop.run({"task_id": task_id}, ALICE) == build_error_result(message)
+    assert await tools.get_refusal({"task_id": task_id}) == Refusal(RefusedBy.SEMANTIC, message)
+    assert await tools.stop.run({"task_id": task_id}, ALICE) == build_error_result(message)
 
 
-async def test_two_who_stop_the_same_task_both_learn_that_it_is_stopped(room: Room) -> None:
-    task_id = await room.begin("trap '' TERM; echo; sleep 600; sleep 600")
+async def test_two_calls_that_stop_the_same_task_both_succeed(tools: TaskTools) -> None:
+    task_id = await tools.start_task("trap '' TERM; echo; sleep 600; sleep 600")
     results: list[ToolResult] = []
 
     async def stop() -> None:
-        results.append(await room.call({"task_id": task_id}))
+        results.append(await tools.call({"task_id": task_id}))
 
     async with anyio.create_task_group() as both:
         both.start_soon(stop)
         both.start_soon(stop)
 
     assert [result.is_error for result in results] == [False, False]
-    assert room.left() == set()
+    assert tools.find_processes() == set()
 
 
 @pytest.mark.parametrize(
@@ -166,26 +166,28 @@ async def test_two_who_stop_the_same_task_both_learn_that_it_is_stopped(room: Ro
         ({"task_id": "a", "shell_id": "b"}, "both task_id and shell_id"),
     ],
 )
-async def test_exactly_one_id_is_needed(room: Room, arguments: JsonObject, given: str) -> None:
-    assert await room.refusal(arguments) == Refusal(
+async def test_exactly_one_id_is_needed(
+    tools: TaskTools, arguments: JsonObject, given: str
+) -> None:
+    assert await tools.get_refusal(arguments) == Refusal(
         RefusedBy.SEMANTIC,
         f"expected one ID, got {given}; give the task_id that Bash answered with",
     )
 
 
 @pytest.mark.parametrize("task_id", ["../../etc/passwd", "\0", "", "x" * 10_000, "\ud800", "b\n*"])
-async def test_an_odd_id_is_only_an_id_that_nobody_has(room: Room, task_id: str) -> None:
-    refusal = await room.refusal({"task_id": task_id})
+async def test_an_unusual_id_is_an_unknown_id(tools: TaskTools, task_id: str) -> None:
+    refusal = await tools.get_refusal({"task_id": task_id})
 
     assert refusal.by is RefusedBy.SEMANTIC
     assert refusal.message.isprintable()
     assert len(refusal.message) < 300
 
 
-async def test_it_runs_beside_readers_finishes_what_it_began_and_says_what_it_is(
-    room: Room,
+async def test_task_stop_is_shared_and_not_interrupted_and_declares_itself_destructive(
+    tools: TaskTools,
 ) -> None:
-    tool: Tool = room.stop
+    tool: Tool = tools.stop
 
     assert tool.decide_sharing({"task_id": "b0000000"}) is Sharing.SHARED
     assert tool.interrupt is Interrupt.BLOCK
@@ -200,5 +202,5 @@ async def test_it_runs_beside_readers_finishes_what_it_began_and_says_what_it_is
     assert tool.validator.find_problems({"task_id": "b0000000"}) == []
 
 
-async def test_the_old_names_mean_this_tool(room: Room) -> None:
-    assert {"KillShell": room.stop.name, "KillBash": room.stop.name} == TASK_STOP_ALIASES
+async def test_the_former_names_are_aliases_of_the_tool(tools: TaskTools) -> None:
+    assert {"KillShell": tools.stop.name, "KillBash": tools.stop.name} == TASK_STOP_ALIASES

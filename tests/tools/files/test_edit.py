@@ -1,4 +1,4 @@
-"""Edit: one passage changed, everything else byte for byte as it was."""
+"""Edit: one passage is replaced, all other bytes are kept."""
 
 import os
 from pathlib import Path
@@ -34,8 +34,8 @@ MODIFIED = (
 )
 
 
-class Desk:
-    """One file in a workspace, a scope, and the tools on it."""
+class EditSetup:
+    """A file in a workspace, a scope, and the tools that use them."""
 
     def __init__(self, root: Path) -> None:
         self.file = root / "f"
@@ -44,7 +44,7 @@ class Desk:
         self.tool: Tool = EditTool(Workspace(root))
         self._read: Tool = ReadTool(Workspace(root))
 
-    async def given(self, content: bytes, **range_: Json) -> None:
+    async def write_and_read(self, content: bytes, **range_: Json) -> None:
         self.file.write_bytes(content)
         await call(self._read, self.scope, file_path=self.path, **range_)
 
@@ -59,7 +59,7 @@ class Desk:
         )
         return text_of(result)
 
-    async def refusal(self, old: str, new: str, *, every: bool = False) -> str:
+    async def get_refusal(self, old: str, new: str, *, every: bool = False) -> str:
         before = self.file.read_bytes() if self.file.exists() else None
         with pytest.raises(Refused) as refused:
             await self.edit(old, new, every=every)
@@ -69,28 +69,28 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(to_real_path(tmp_path))
+def setup(tmp_path: Path) -> EditSetup:
+    return EditSetup(to_real_path(tmp_path))
 
 
-async def test_an_edit_answers_with_a_unified_diff_and_the_new_state(desk: Desk):
-    await desk.given(b"one\ntwo\nthree\n")
+async def test_an_edit_returns_a_unified_diff_and_the_new_state(setup: EditSetup):
+    await setup.write_and_read(b"one\ntwo\nthree\n")
 
     result = await call(
-        desk.tool, desk.scope, file_path=desk.path, old_string="two", new_string="2"
+        setup.tool, setup.scope, file_path=setup.path, old_string="two", new_string="2"
     )
 
     assert text_of(result) == "\n".join(
         [
-            f"The file {desk.path} has been updated.",
-            f"--- {desk.path}",
-            f"+++ {desk.path}",
+            f"The file {setup.path} has been updated.",
+            f"--- {setup.path}",
+            f"+++ {setup.path}",
             "@@ -1,3 +1,3 @@",
             *(" one", "-two", "+2", " three"),
         ]
     )
     assert result.response == {
-        "filePath": desk.path,
+        "filePath": setup.path,
         "oldString": "two",
         "newString": "2",
         "originalFile": "one\ntwo\nthree\n",
@@ -107,108 +107,108 @@ async def test_an_edit_answers_with_a_unified_diff_and_the_new_state(desk: Desk)
         "replaceAll": False,
     }
     content = b"one\n2\nthree\n"
-    assert desk.file.read_bytes() == content
-    seen = FileSeen(desk.file.stat().st_mtime_ns, len(content), compute_digest(content))
-    assert result.changes == (FileRead(desk.path, seen),)
+    assert setup.file.read_bytes() == content
+    seen = FileSeen(setup.file.stat().st_mtime_ns, len(content), compute_digest(content))
+    assert result.changes == (FileRead(setup.path, seen),)
 
 
-async def test_an_unread_file_is_not_edited(desk: Desk):
-    desk.file.write_bytes(b"one\n")
+async def test_an_unread_file_is_not_edited(setup: EditSetup):
+    setup.file.write_bytes(b"one\n")
 
-    assert await desk.refusal("missing", "x") == NOT_READ
-
-
-async def test_a_partial_view_is_not_a_read(desk: Desk):
-    await desk.given(b"one\ntwo\n", limit=1)
-
-    assert await desk.refusal("one", "x") == NOT_READ
+    assert await setup.get_refusal("missing", "x") == NOT_READ
 
 
-async def test_a_file_too_large_to_be_seen_whole_is_edited_by_its_unique_match(desk: Desk):
-    await desk.given(b"x\n" * 60_000 + b"needle\n", offset=60_001)
+async def test_a_partial_view_is_not_a_read(setup: EditSetup):
+    await setup.write_and_read(b"one\ntwo\n", limit=1)
 
-    await desk.edit("needle", "pin")
-    await desk.edit("pin", "nail")
+    assert await setup.get_refusal("one", "x") == NOT_READ
 
-    assert desk.file.read_bytes() == b"x\n" * 60_000 + b"nail\n"
+
+async def test_a_file_too_large_to_be_seen_whole_is_edited_by_its_unique_match(setup: EditSetup):
+    await setup.write_and_read(b"x\n" * 60_000 + b"needle\n", offset=60_001)
+
+    await setup.edit("needle", "pin")
+    await setup.edit("pin", "nail")
+
+    assert setup.file.read_bytes() == b"x\n" * 60_000 + b"nail\n"
     with pytest.raises(Refused) as refused:
         await call(
-            WriteTool(Workspace(desk.file.parent)), desk.scope, file_path=desk.path, content=""
+            WriteTool(Workspace(setup.file.parent)), setup.scope, file_path=setup.path, content=""
         )
     assert refused.value.refusal == Refusal(RefusedBy.SEMANTIC, NOT_READ)
 
 
-async def test_old_and_new_must_differ(desk: Desk):
-    await desk.given(b"one\n")
+async def test_old_and_new_must_differ(setup: EditSetup):
+    await setup.write_and_read(b"one\n")
 
-    assert await desk.refusal("one", "one") == (
+    assert await setup.get_refusal("one", "one") == (
         "No changes to make: old_string and new_string are the same."
     )
 
 
-async def test_several_matches_are_refused_with_their_lines(desk: Desk):
-    await desk.given(b"a\nb\na\na a\n")
+async def test_several_matches_are_refused_with_their_lines(setup: EditSetup):
+    await setup.write_and_read(b"a\nb\na\na a\n")
 
-    assert await desk.refusal("a", "x") == (
-        f"Found 4 matches of the string to replace in {desk.path}, at lines 1, 3, 4, 4."
+    assert await setup.get_refusal("a", "x") == (
+        f"Found 4 matches of the string to replace in {setup.path}, at lines 1, 3, 4, 4."
         " Set replace_all to true to change every one, or give more of the text around the one"
         " you mean."
     )
 
 
-async def test_many_matches_are_counted_and_the_first_lines_named(desk: Desk):
-    await desk.given(b"a\n" * 500)
+async def test_many_matches_are_counted_and_the_first_lines_named(setup: EditSetup):
+    await setup.write_and_read(b"a\n" * 500)
 
-    assert await desk.refusal("a", "x") == (
-        f"Found 500 matches of the string to replace in {desk.path}, at lines"
+    assert await setup.get_refusal("a", "x") == (
+        f"Found 500 matches of the string to replace in {setup.path}, at lines"
         " 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …. Set replace_all to true to change every one, or give"
         " more of the text around the one you mean."
     )
 
 
-async def test_matches_that_overlap_are_ambiguous(desk: Desk):
-    await desk.given(b"aaa\n")
+async def test_matches_that_overlap_are_ambiguous(setup: EditSetup):
+    await setup.write_and_read(b"aaa\n")
 
-    assert (await desk.refusal("aa", "x")).startswith("Found 2 matches")
-
-
-async def test_replace_all_changes_every_occurrence(desk: Desk):
-    await desk.given(b"a b a\r\na\n")
-
-    await desk.edit("a", "aa", every=True)
-
-    assert desk.file.read_bytes() == b"aa b aa\r\naa\n"
+    assert (await setup.get_refusal("aa", "x")).startswith("Found 2 matches")
 
 
-async def test_a_string_that_is_not_there_is_refused_with_the_nearest_line(desk: Desk):
-    await desk.given(b"def first():\n    return 1\n")
+async def test_replace_all_changes_every_occurrence(setup: EditSetup):
+    await setup.write_and_read(b"a b a\r\na\n")
 
-    assert await desk.refusal("  def frist():", "x") == (
-        f"String to replace not found in {desk.path}. The nearest line is 1: def first():"
+    await setup.edit("a", "aa", every=True)
+
+    assert setup.file.read_bytes() == b"aa b aa\r\naa\n"
+
+
+async def test_a_missing_string_is_refused_with_the_nearest_line(setup: EditSetup):
+    await setup.write_and_read(b"def first():\n    return 1\n")
+
+    assert await setup.get_refusal("  def frist():", "x") == (
+        f"String to replace not found in {setup.path}. The nearest line is 1: def first():"
     )
-    assert await desk.refusal("zzzzzz", "x") == (
-        f"String to replace not found in {desk.path}."
+    assert await setup.get_refusal("zzzzzz", "x") == (
+        f"String to replace not found in {setup.path}."
         " Read the file again and copy the text from it."
     )
 
 
-async def test_a_file_that_changed_is_edited_where_the_match_is_exact_and_unique(desk: Desk):
-    await desk.given(b"one\ntwo\n")
-    desk.file.write_bytes(b"zero\none\ntwo\n")
+async def test_a_file_that_changed_is_edited_where_the_match_is_exact_and_unique(setup: EditSetup):
+    await setup.write_and_read(b"one\ntwo\n")
+    setup.file.write_bytes(b"zero\none\ntwo\n")
 
-    await desk.edit("two", "2")
+    await setup.edit("two", "2")
 
-    assert desk.file.read_bytes() == b"zero\none\n2\n"
+    assert setup.file.read_bytes() == b"zero\none\n2\n"
 
 
-async def test_what_someone_else_changed_stays_unread_after_an_edit(desk: Desk):
-    await desk.given(b"one\ntwo\n")
-    desk.file.write_bytes(b"theirs\none\ntwo\n")
-    await desk.edit("two", "2")
+async def test_a_change_by_another_program_stays_unread_after_an_edit(setup: EditSetup):
+    await setup.write_and_read(b"one\ntwo\n")
+    setup.file.write_bytes(b"theirs\none\ntwo\n")
+    await setup.edit("two", "2")
 
     with pytest.raises(Refused) as refused:
         await call(
-            WriteTool(Workspace(desk.file.parent)), desk.scope, file_path=desk.path, content=""
+            WriteTool(Workspace(setup.file.parent)), setup.scope, file_path=setup.path, content=""
         )
 
     assert refused.value.refusal == Refusal(RefusedBy.SEMANTIC, MODIFIED)
@@ -223,82 +223,82 @@ async def test_what_someone_else_changed_stays_unread_after_an_edit(desk: Desk):
         ("“two”\n".encode(), '"two"', False),
     ],
 )
-async def test_a_file_that_changed_is_not_edited_on_a_guess(
-    desk: Desk, now: bytes, old: str, every: bool
+async def test_a_changed_file_is_not_edited_without_an_exact_unique_match(
+    setup: EditSetup, now: bytes, old: str, every: bool
 ):
-    await desk.given(b'one\n"two"\n')
-    desk.file.write_bytes(now)
+    await setup.write_and_read(b'one\n"two"\n')
+    setup.file.write_bytes(now)
 
-    assert await desk.refusal(old, "x", every=every) == MODIFIED
-
-
-async def test_a_newer_time_without_a_change_is_no_change(desk: Desk):
-    await desk.given(b"a\na\n")
-    os.utime(desk.path, ns=(1, 1))
-
-    await desk.edit("a", "b", every=True)
-
-    assert desk.file.read_bytes() == b"b\nb\n"
+    assert await setup.get_refusal(old, "x", every=every) == MODIFIED
 
 
-async def test_a_formatter_after_each_edit_does_not_break_the_next(desk: Desk):
-    await desk.given(b"a=1\nb=2\nc=3\n")
+async def test_a_new_mtime_without_a_change_of_content_is_no_change(setup: EditSetup):
+    await setup.write_and_read(b"a\na\n")
+    os.utime(setup.path, ns=(1, 1))
+
+    await setup.edit("a", "b", every=True)
+
+    assert setup.file.read_bytes() == b"b\nb\n"
+
+
+async def test_a_formatter_after_each_edit_does_not_break_the_next(setup: EditSetup):
+    await setup.write_and_read(b"a=1\nb=2\nc=3\n")
 
     for old, new in (("a=1", "a=10"), ("b = 2", "b=20"), ("c = 3", "c=30")):
-        await desk.edit(old, new)
-        formatted = desk.file.read_bytes().replace(b" = ", b"=").replace(b"=", b" = ")
-        desk.file.write_bytes(formatted)
+        await setup.edit(old, new)
+        formatted = setup.file.read_bytes().replace(b" = ", b"=").replace(b"=", b" = ")
+        setup.file.write_bytes(formatted)
 
-    assert desk.file.read_bytes() == b"a = 10\nb = 20\nc = 30\n"
+    assert setup.file.read_bytes() == b"a = 10\nb = 20\nc = 30\n"
 
 
-async def test_a_change_between_check_and_run_is_noticed(desk: Desk):
-    await desk.given(b"one\n")
+async def test_a_change_between_check_and_run_is_noticed(setup: EditSetup):
+    await setup.write_and_read(b"one\n")
     arguments: dict[str, Json] = {
-        "file_path": desk.path,
+        "file_path": setup.path,
         "old_string": "one",
         "new_string": "1",
     }
-    checked = await desk.tool.check(arguments, desk.scope.context())
-    desk.file.write_bytes(b"other\n")
+    checked = await setup.tool.check(arguments, setup.scope.context())
+    setup.file.write_bytes(b"other\n")
 
-    result = await desk.tool.run(checked.arguments, desk.scope.context())
+    result = await setup.tool.run(checked.arguments, setup.scope.context())
 
     assert result == build_error_result(MODIFIED)
-    assert desk.file.read_bytes() == b"other\n"
+    assert setup.file.read_bytes() == b"other\n"
 
 
-async def test_an_empty_old_string_creates_a_missing_file(desk: Desk):
+async def test_an_empty_old_string_creates_a_missing_file(setup: EditSetup):
     result = await call(
-        desk.tool, desk.scope, file_path=desk.path, old_string="", new_string="new\n"
+        setup.tool, setup.scope, file_path=setup.path, old_string="", new_string="new\n"
     )
 
-    assert text_of(result) == f"File created successfully at: {desk.path}"
-    assert desk.file.read_bytes() == b"new\n"
-    await desk.edit("new", "newer")
-    assert desk.file.read_bytes() == b"newer\n"
+    assert text_of(result) == f"File created successfully at: {setup.path}"
+    assert setup.file.read_bytes() == b"new\n"
+    await setup.edit("new", "newer")
+    assert setup.file.read_bytes() == b"newer\n"
 
 
-async def test_an_empty_old_string_fills_an_empty_file(desk: Desk):
-    await desk.given(b"")
+async def test_an_empty_old_string_fills_an_empty_file(setup: EditSetup):
+    await setup.write_and_read(b"")
 
-    await desk.edit("", "text")
+    await setup.edit("", "text")
 
-    assert desk.file.read_bytes() == b"text"
+    assert setup.file.read_bytes() == b"text"
 
 
-async def test_an_empty_old_string_is_an_error_on_a_file_with_content(desk: Desk):
-    await desk.given(b"content")
+async def test_an_empty_old_string_is_an_error_on_a_file_with_content(setup: EditSetup):
+    await setup.write_and_read(b"content")
 
-    assert await desk.refusal("", "x") == (
-        f"Cannot create new file: {desk.path} already exists and is not empty."
+    assert await setup.get_refusal("", "x") == (
+        f"Cannot create new file: {setup.path} already exists and is not empty."
         " Give the text to replace as old_string."
     )
 
 
-async def test_a_missing_file_is_not_edited(desk: Desk):
-    assert await desk.refusal("a", "b") == (
-        f"File does not exist: {desk.path}. Use Write to create it."
+async def test_a_missing_file_is_not_edited(setup: EditSetup):
+    assert await setup.get_refusal("a", "b") == (
+        f"File does not exist: {setup.path}. Use Write to create it."
     )
 
 
@@ -317,19 +317,19 @@ async def test_a_missing_file_is_not_edited(desk: Desk):
     ],
 )
 async def test_line_ends_stay_as_the_file_has_them(
-    desk: Desk, content: bytes, old: str, new: str, expected: bytes
+    setup: EditSetup, content: bytes, old: str, new: str, expected: bytes
 ):
-    await desk.given(content)
+    await setup.write_and_read(content)
 
-    await desk.edit(old, new)
+    await setup.edit(old, new)
 
-    assert desk.file.read_bytes() == expected
+    assert setup.file.read_bytes() == expected
 
 
-async def test_passages_that_differ_in_line_ends_only_are_ambiguous(desk: Desk):
-    await desk.given(b"a\nb\n--\na\r\nb\r\n")
+async def test_passages_that_differ_in_line_ends_only_are_ambiguous(setup: EditSetup):
+    await setup.write_and_read(b"a\nb\n--\na\r\nb\r\n")
 
-    assert (await desk.refusal("a\nb", "x")).startswith("Found 2 matches")
+    assert (await setup.get_refusal("a\nb", "x")).startswith("Found 2 matches")
 
 
 @pytest.mark.parametrize(
@@ -345,20 +345,20 @@ async def test_passages_that_differ_in_line_ends_only_are_ambiguous(desk: Desk):
     ],
 )
 async def test_quotes_match_in_either_style_and_the_files_own_is_kept(
-    desk: Desk, content: str, old: str, new: str, expected: str
+    setup: EditSetup, content: str, old: str, new: str, expected: str
 ):
-    await desk.given(content.encode())
+    await setup.write_and_read(content.encode())
 
-    await desk.edit(old, new)
+    await setup.edit(old, new)
 
-    assert desk.file.read_text(encoding="utf-8") == expected
+    assert setup.file.read_text(encoding="utf-8") == expected
 
 
-async def test_an_edit_that_would_change_nothing_is_refused(desk: Desk):
-    await desk.given("“a”".encode())
+async def test_an_edit_that_would_change_nothing_is_refused(setup: EditSetup):
+    await setup.write_and_read("“a”".encode())
 
-    assert await desk.refusal('"a"', "“a”") == (
-        f"No changes to make: {desk.path} has new_string there already."
+    assert await setup.get_refusal('"a"', "“a”") == (
+        f"No changes to make: {setup.path} has new_string there already."
     )
 
 
@@ -366,22 +366,22 @@ async def test_an_edit_that_would_change_nothing_is_refused(desk: Desk):
     ("mark", "codec"),
     [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")],
 )
-async def test_mark_and_encoding_are_kept(desk: Desk, mark: bytes, codec: str):
-    await desk.given(mark + "eins ü\r\nzwei\r\n".encode(codec))
+async def test_bom_and_encoding_are_kept(setup: EditSetup, mark: bytes, codec: str):
+    await setup.write_and_read(mark + "eins ü\r\nzwei\r\n".encode(codec))
 
-    await desk.edit("eins ü\nz", "1 ü 🙂\nz")
+    await setup.edit("eins ü\nz", "1 ü 🙂\nz")
 
-    assert desk.file.read_bytes() == mark + "1 ü 🙂\r\nzwei\r\n".encode(codec)
+    assert setup.file.read_bytes() == mark + "1 ü 🙂\r\nzwei\r\n".encode(codec)
 
 
-async def test_ascii_is_edited_in_an_unknown_encoding_and_the_rest_kept(desk: Desk):
-    await desk.given(b"caf\xe9 = 1\n")
+async def test_ascii_is_edited_in_an_unknown_encoding_and_the_rest_kept(setup: EditSetup):
+    await setup.write_and_read(b"caf\xe9 = 1\n")
 
     result = await call(
-        desk.tool, desk.scope, file_path=desk.path, old_string="= 1", new_string="= 2"
+        setup.tool, setup.scope, file_path=setup.path, old_string="= 1", new_string="= 2"
     )
 
-    assert desk.file.read_bytes() == b"caf\xe9 = 2\n"
+    assert setup.file.read_bytes() == b"caf\xe9 = 2\n"
     assert text_of(result).split("\n")[-2:] == ["-caf\ufffd = 1", "+caf\ufffd = 2"]
 
 
@@ -393,49 +393,51 @@ async def test_ascii_is_edited_in_an_unknown_encoding_and_the_rest_kept(desk: De
     ],
 )
 async def test_an_edit_that_could_corrupt_an_unknown_encoding_is_refused(
-    desk: Desk, content: bytes, old: str, new: str
+    setup: EditSetup, content: bytes, old: str, new: str
 ):
-    await desk.given(content)
+    await setup.write_and_read(content)
 
-    assert await desk.refusal(old, new) == (
-        f"{desk.path} is not valid UTF-8, and this edit could corrupt it."
+    assert await setup.get_refusal(old, new) == (
+        f"{setup.path} is not valid UTF-8, and this edit could corrupt it."
         " Convert it first, for example with `iconv` in Bash."
     )
 
 
-async def test_half_a_surrogate_pair_is_refused(desk: Desk):
-    await desk.given(b"a")
+async def test_half_a_surrogate_pair_is_refused(setup: EditSetup):
+    await setup.write_and_read(b"a")
 
-    assert await desk.refusal("a", "\udc80") == (
+    assert await setup.get_refusal("a", "\udc80") == (
         "new_string contains half a surrogate pair at position 0; send whole characters."
     )
 
 
-async def test_a_link_stays_and_its_target_is_edited(desk: Desk):
-    await desk.given(b"one\n")
-    link = desk.file.with_name("link")
+async def test_a_link_stays_and_its_target_is_edited(setup: EditSetup):
+    await setup.write_and_read(b"one\n")
+    link = setup.file.with_name("link")
     link.symlink_to("f")
 
-    await call(desk.tool, desk.scope, file_path=str(link), old_string="one", new_string="1")
+    await call(setup.tool, setup.scope, file_path=str(link), old_string="one", new_string="1")
 
     assert link.is_symlink()
-    assert desk.file.read_bytes() == b"1\n"
+    assert setup.file.read_bytes() == b"1\n"
 
 
-async def test_outside_the_workspace_the_check_tells_nothing(desk: Desk):
-    (desk.file.parent / "work").mkdir()
-    desk.file.write_bytes(b"secret")
-    tool = EditTool(Workspace(desk.file.parent / "work"))
+async def test_the_check_discloses_nothing_outside_the_workspace(setup: EditSetup):
+    (setup.file.parent / "work").mkdir()
+    setup.file.write_bytes(b"secret")
+    tool = EditTool(Workspace(setup.file.parent / "work"))
 
-    result = await call(tool, FileScope(), file_path=desk.path, old_string="secret", new_string="x")
+    result = await call(
+        tool, FileScope(), file_path=setup.path, old_string="secret", new_string="x"
+    )
 
     assert error_of(result) == NOT_READ
 
 
-def test_edit_runs_alone_and_is_not_interrupted(desk: Desk):
-    assert (desk.tool.name, desk.tool.interrupt) == ("Edit", Interrupt.BLOCK)
-    assert desk.tool.decide_sharing({}) is Sharing.EXCLUSIVE
-    assert desk.tool.definition["annotations"] == {
+def test_edit_runs_alone_and_is_not_interrupted(setup: EditSetup):
+    assert (setup.tool.name, setup.tool.interrupt) == ("Edit", Interrupt.BLOCK)
+    assert setup.tool.decide_sharing({}) is Sharing.EXCLUSIVE
+    assert setup.tool.definition["annotations"] == {
         "title": "Edit a file",
         "readOnlyHint": False,
         "destructiveHint": True,
@@ -452,7 +454,7 @@ def test_a_rename_all_over_a_long_file_is_a_diff_of_single_lines():
     assert (len(hunks), len(hunks[0].lines)) == (500, 8)
 
 
-def test_a_diff_that_is_too_long_is_cut_and_says_so():
+def test_a_diff_that_is_too_long_is_truncated_with_a_note():
     hunks = compute_hunks("", "x\n" * 20_000)
 
     lines = format_unified_diff("/f", hunks).split("\n")
@@ -479,16 +481,16 @@ ALPHABET = "ab \n\"'\u201c\u2019"
 async def test_an_edit_and_its_reverse_give_the_original_bytes(
     tmp_path: Path, before: str, old: str, new: str, after: str, crlf: bool, encoding: str
 ):
-    desk = Desk(to_real_path(tmp_path))
+    setup = EditSetup(to_real_path(tmp_path))
     text = f"{before}<{old}>{after}\nend\n"
     content = text.replace("\n", "\r\n" if crlf else "\n").encode(encoding)
     assume(old != new)
-    await desk.given(content)
+    await setup.write_and_read(content)
 
-    await desk.edit(f"<{old}>", f"<{new}>")
-    await desk.edit(f"<{new}>", f"<{old}>")
+    await setup.edit(f"<{old}>", f"<{new}>")
+    await setup.edit(f"<{new}>", f"<{old}>")
 
-    assert desk.file.read_bytes() == content
+    assert setup.file.read_bytes() == content
 
 
 @settings(deadline=None)
@@ -498,7 +500,7 @@ async def test_an_edit_and_its_reverse_give_the_original_bytes(
     new=st.text("ab\n", max_size=3),
     end=st.sampled_from(["\n", "\r\n"]),
 )
-def test_what_is_shown_after_an_edit_is_the_edit_of_what_was_shown(
+def test_editing_the_shown_text_equals_showing_the_edited_text(
     around: tuple[str, str], old: str, new: str, end: str
 ):
     before, after = (text.replace("\r", "\r\n") for text in around)

@@ -1,4 +1,4 @@
-"""A path that leads elsewhere after it was judged: the tool opens what was judged, or nothing."""
+"""Paths that are swapped after the decision: a tool opens the judged file or nothing."""
 
 import json
 import os
@@ -52,8 +52,8 @@ TOOLS = (ReadTool, WriteTool, EditTool)
 SECRET = "the secret outside\n"
 
 
-class Ground:
-    """A workspace with a file and a file outside, and two ways to the first that can be swapped."""
+class SwapFiles:
+    """A file in a workspace, a file outside, and two ways to swap the path of the first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = to_real_path(folder)
@@ -66,46 +66,46 @@ class Ground:
         self.file.write_text("harmless\n", encoding="utf-8")
         self.secret.write_text(SECRET, encoding="utf-8")
 
-    def link(self) -> Path:
-        """A link to the file."""
+    def create_link(self) -> Path:
+        """Return a link to the file."""
         link = self.workspace / "link"
         link.symlink_to(self.file)
         return link
 
     def path_through_parent(self) -> Path:
-        """The file by way of a real directory that can be replaced by a link."""
+        """Return the file itself; its directory can be replaced by a link."""
         return self.file
 
     def swap_link(self) -> None:
-        point(self.workspace / "link", self.secret)
+        redirect_link(self.workspace / "link", self.secret)
 
     def swap_parent(self) -> None:
         (self.workspace / "inside").rename(self.workspace / "moved")
         (self.workspace / "inside").symlink_to(self.outside)
 
 
-def point(link: Path, target: Path) -> None:
-    """The link leads to `target`, from one moment to the next."""
+def redirect_link(link: Path, target: Path) -> None:
+    """Replace the link atomically by one to `target`."""
     new = link.with_name("new-link")
     new.symlink_to(target)
-    os.replace(new, link)  # noqa: PTH105  (Path.replace says the same, less plainly)
+    os.replace(new, link)  # noqa: PTH105  (os.replace is clearer here)
 
 
-WAYS: dict[str, tuple[Callable[[Ground], Path], Callable[[Ground], None]]] = {
-    "link": (Ground.link, Ground.swap_link),
-    "parent": (Ground.path_through_parent, Ground.swap_parent),
+SWAPS: dict[str, tuple[Callable[[SwapFiles], Path], Callable[[SwapFiles], None]]] = {
+    "link": (SwapFiles.create_link, SwapFiles.swap_link),
+    "parent": (SwapFiles.path_through_parent, SwapFiles.swap_parent),
 }
 
 each_tool = pytest.mark.parametrize("kind", TOOLS)
-each_way = pytest.mark.parametrize("way", WAYS)
+each_swap = pytest.mark.parametrize("swap_kind", SWAPS)
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
+def swap_files(tmp_path: Path) -> SwapFiles:
+    return SwapFiles(tmp_path)
 
 
-def arguments_for(kind: type[BuiltInTool], path: Path, found: str = "harmless") -> JsonObject:
+def build_arguments(kind: type[BuiltInTool], path: Path, found: str = "harmless") -> JsonObject:
     if kind is ReadTool:
         return {"file_path": str(path)}
     if kind is WriteTool:
@@ -113,64 +113,67 @@ def arguments_for(kind: type[BuiltInTool], path: Path, found: str = "harmless") 
     return {"file_path": str(path), "old_string": found, "new_string": "overwritten"}
 
 
-def changed(path: Path) -> str:
+def format_refusal(path: Path) -> str:
     return (
         f"{path} changed while the call was being decided: it leads to another place now."
         " Call again."
     )
 
 
-@each_way
+@each_swap
 @each_tool
 async def test_a_tool_opens_nothing_but_what_was_judged(
-    ground: Ground, kind: type[ReadTool | WriteTool | EditTool], way: str
+    swap_files: SwapFiles, kind: type[ReadTool | WriteTool | EditTool], swap_kind: str
 ):
-    make, swap = WAYS[way]
-    tool, path, scope = kind(Workspace(ground.workspace)), make(ground), FileScope()
-    await remember(ground, scope)
-    checked = await tool.check(arguments_for(kind, path), scope.context())
-    judged = replace(scope.context(), judged_paths=frozenset({ground.file}))
+    make, swap = SWAPS[swap_kind]
+    tool, path, scope = kind(Workspace(swap_files.workspace)), make(swap_files), FileScope()
+    await read_both_files(swap_files, scope)
+    checked = await tool.check(build_arguments(kind, path), scope.context())
+    judged = replace(scope.context(), judged_paths=frozenset({swap_files.file}))
 
-    swap(ground)
+    swap(swap_files)
 
     with pytest.raises(Refused) as refused:
         await tool.run(checked.arguments, judged)
-    assert refused.value.refusal == Refusal(RefusedBy.PERMISSION, changed(path))
-    assert ground.secret.read_text(encoding="utf-8") == SECRET
+    assert refused.value.refusal == Refusal(RefusedBy.PERMISSION, format_refusal(path))
+    assert swap_files.secret.read_text(encoding="utf-8") == SECRET
 
 
 @each_tool
-async def test_a_tool_that_was_judged_for_no_file_opens_none(
-    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
+async def test_a_call_that_was_judged_for_no_file_opens_none(
+    swap_files: SwapFiles, kind: type[ReadTool | WriteTool | EditTool]
 ):
-    tool, scope = kind(Workspace(ground.workspace)), FileScope()
-    await remember(ground, scope)
+    tool, scope = kind(Workspace(swap_files.workspace)), FileScope()
+    await read_both_files(swap_files, scope)
 
     with pytest.raises(Refused) as refused:
         await tool.run(
-            arguments_for(kind, ground.file), replace(scope.context(), judged_paths=frozenset())
+            build_arguments(kind, swap_files.file),
+            replace(scope.context(), judged_paths=frozenset()),
         )
 
-    assert str(refused.value) == changed(ground.file)
+    assert str(refused.value) == format_refusal(swap_files.file)
 
 
-async def test_a_new_file_is_not_written_through_a_directory_that_became_a_link(ground: Ground):
-    path = ground.workspace / "new" / "file"
-    tool, context = WriteTool(Workspace(ground.workspace)), FileScope().context()
-    checked = await tool.check(arguments_for(WriteTool, path), context)
+async def test_a_new_file_is_not_written_through_a_directory_that_became_a_link(
+    swap_files: SwapFiles,
+):
+    path = swap_files.workspace / "new" / "file"
+    tool, context = WriteTool(Workspace(swap_files.workspace)), FileScope().context()
+    checked = await tool.check(build_arguments(WriteTool, path), context)
 
-    (ground.workspace / "new").symlink_to(ground.outside)
+    (swap_files.workspace / "new").symlink_to(swap_files.outside)
 
     with pytest.raises(Refused) as refused:
         await tool.run(checked.arguments, replace(context, judged_paths=frozenset({path})))
-    assert str(refused.value) == changed(path)
-    assert ground.secret.read_text(encoding="utf-8") == SECRET
+    assert str(refused.value) == format_refusal(path)
+    assert swap_files.secret.read_text(encoding="utf-8") == SECRET
 
 
-async def remember(ground: Ground, scope: FileScope | Scope) -> None:
-    """The scope has read both files, so that only the path is left to stop it."""
-    reader = ReadTool(Workspace(ground.workspace))
-    for path in (ground.file, ground.secret):
+async def read_both_files(swap_files: SwapFiles, scope: FileScope | Scope) -> None:
+    """Let the scope read both files, so that only the check of the path can refuse."""
+    reader = ReadTool(Workspace(swap_files.workspace))
+    for path in (swap_files.file, swap_files.secret):
         result = await reader.run({"file_path": str(path)}, CallContext("call", scope))
         [change] = result.changes
         assert isinstance(change, FileRead)
@@ -181,8 +184,8 @@ async def remember(ground: Ground, scope: FileScope | Scope) -> None:
 
 
 @dataclass(frozen=True)
-class Late:
-    """A tool that runs a moment after somebody swapped the path."""
+class SwappingTool:
+    """A tool that swaps the path right before it runs."""
 
     inner: Tool
     swap: Callable[[], None]
@@ -208,8 +211,8 @@ class Late:
         return await self.inner.run(arguments, context)
 
 
-def late(tool: Tool, swap: Callable[[], None]) -> Late:
-    return Late(
+def create_swapping_tool(tool: Tool, swap: Callable[[], None]) -> SwappingTool:
+    return SwappingTool(
         tool,
         swap,
         tool.name,
@@ -223,7 +226,7 @@ def late(tool: Tool, swap: Callable[[], None]) -> Late:
 
 
 @dataclass(frozen=True)
-class Line:
+class DispatchSetup:
     dispatcher: Dispatcher
     scope: Scope
 
@@ -235,147 +238,158 @@ class Line:
 
 
 @asynccontextmanager
-async def a_line(
-    ground: Ground, tool: Tool, settings: Mapping[str, Any]
-) -> AsyncGenerator[Line, None]:
-    """A dispatcher with one tool, whose scope has read both files."""
-    file = ground.folder / "settings.json"
+async def open_dispatcher(
+    swap_files: SwapFiles, tool: Tool, settings: Mapping[str, Any]
+) -> AsyncGenerator[DispatchSetup, None]:
+    """Yield a dispatcher with one tool and a scope that has read both files."""
+    file = swap_files.folder / "settings.json"
     file.write_text(json.dumps(settings), encoding="utf-8")
     for name in ("journal", "results"):
-        (ground.folder / name).mkdir(mode=0o700)
+        (swap_files.folder / name).mkdir(mode=0o700)
     loaded = load_settings([Layer(LayerKind.FLAG, file)], supported=frozenset({"hooks"}))
     config, problems = parse_hooks(
         [HookSource(kept.value, kept.file) for kept in loaded.hooks.sections]
     )
     assert problems == ()
-    policy = Policy(loaded, (ground.workspace,), own_directories=(), mode=loaded.permissions.mode)
+    policy = Policy(
+        loaded, (swap_files.workspace,), own_directories=(), mode=loaded.permissions.mode
+    )
     async with ProcessGroup() as children:
-        hooks = Hooks(config, children, {"PATH": "/usr/bin:/bin"}, workspace=ground.workspace)
+        hooks = Hooks(config, children, {"PATH": "/usr/bin:/bin"}, workspace=swap_files.workspace)
         live = Snapshot(build_registry([tool], ()), hooks, policy)
-        journal = Journal(ground.folder / "journal")
-        results = ResultStore(ground.folder / "results")
-        line = Line(
+        journal = Journal(swap_files.folder / "journal")
+        results = ResultStore(swap_files.folder / "results")
+        setup = DispatchSetup(
             Dispatcher(Services(lambda: live, Approver(), results, journal)),
-            Scope(ground.workspace, limit=10),
+            Scope(swap_files.workspace, limit=10),
         )
-        await remember(ground, line.scope)
-        yield line
+        await read_both_files(swap_files, setup.scope)
+        yield setup
         journal.close()
 
 
-@each_way
+@each_swap
 @each_tool
 async def test_a_swap_between_the_decision_and_the_run_is_refused(
-    ground: Ground, kind: type[ReadTool | WriteTool | EditTool], way: str
+    swap_files: SwapFiles, kind: type[ReadTool | WriteTool | EditTool], swap_kind: str
 ):
-    make, swap = WAYS[way]
-    path = make(ground)
-    tool = late(kind(Workspace(ground.workspace)), lambda: swap(ground))
-    async with a_line(ground, tool, {"permissions": {"allow": ["Edit(./**)"]}}) as line:
-        outcome = await line.call(tool.name, arguments_for(kind, path))
+    make, swap = SWAPS[swap_kind]
+    path = make(swap_files)
+    tool = create_swapping_tool(kind(Workspace(swap_files.workspace)), lambda: swap(swap_files))
+    async with open_dispatcher(
+        swap_files, tool, {"permissions": {"allow": ["Edit(./**)"]}}
+    ) as setup:
+        outcome = await setup.call(tool.name, build_arguments(kind, path))
 
-    assert outcome == Refusal(RefusedBy.PERMISSION, changed(path))
-    assert ground.secret.read_text(encoding="utf-8") == SECRET
+    assert outcome == Refusal(RefusedBy.PERMISSION, format_refusal(path))
+    assert swap_files.secret.read_text(encoding="utf-8") == SECRET
 
 
 @each_tool
-async def test_without_a_swap_the_same_calls_run(
-    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
+async def test_the_same_calls_run_without_a_swap(
+    swap_files: SwapFiles, kind: type[ReadTool | WriteTool | EditTool]
 ):
-    path, tool = ground.link(), late(kind(Workspace(ground.workspace)), lambda: None)
-    async with a_line(ground, tool, {"permissions": {"allow": ["Edit(./**)"]}}) as line:
-        outcome = await line.call(tool.name, arguments_for(kind, path))
+    path, tool = (
+        swap_files.create_link(),
+        create_swapping_tool(kind(Workspace(swap_files.workspace)), lambda: None),
+    )
+    async with open_dispatcher(
+        swap_files, tool, {"permissions": {"allow": ["Edit(./**)"]}}
+    ) as setup:
+        outcome = await setup.call(tool.name, build_arguments(kind, path))
 
     assert isinstance(outcome, Completed)
     assert outcome.wire.get("isError") is None
 
 
 @each_tool
-async def test_a_yes_is_not_for_the_file_that_was_swapped_in_while_a_person_thought(
-    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
+async def test_an_approval_does_not_cover_a_file_swapped_in_during_the_prompt(
+    swap_files: SwapFiles, kind: type[ReadTool | WriteTool | EditTool]
 ):
-    other = ground.outside / "other"
+    other = swap_files.outside / "other"
     other.write_text("harmless\n", encoding="utf-8")
-    path = ground.workspace / "link"
+    path = swap_files.workspace / "link"
     path.symlink_to(other)
 
     async def swap_and_allow(_: Question) -> ApprovalReply:
-        ground.swap_link()
+        swap_files.swap_link()
         return Approved()
 
     caller = ScriptedCaller(reply=swap_and_allow)
-    tool = kind(Workspace(ground.workspace))
-    async with a_line(ground, tool, {}) as line:
-        outcome = await line.call(tool.name, arguments_for(kind, path, "secret"), caller)
+    tool = kind(Workspace(swap_files.workspace))
+    async with open_dispatcher(swap_files, tool, {}) as setup:
+        outcome = await setup.call(tool.name, build_arguments(kind, path, "secret"), caller)
 
-    assert outcome == Refusal(RefusedBy.PERMISSION, changed(path))
+    assert outcome == Refusal(RefusedBy.PERMISSION, format_refusal(path))
     assert len(caller.questions) == 1
-    assert ground.secret.read_text(encoding="utf-8") == SECRET
+    assert swap_files.secret.read_text(encoding="utf-8") == SECRET
 
 
 @each_tool
-async def test_a_yes_holds_where_nothing_was_swapped(
-    ground: Ground, kind: type[ReadTool | WriteTool | EditTool]
+async def test_an_approval_is_valid_if_the_path_was_not_swapped(
+    swap_files: SwapFiles, kind: type[ReadTool | WriteTool | EditTool]
 ):
-    path = ground.workspace / "link"
-    path.symlink_to(ground.secret)
+    path = swap_files.workspace / "link"
+    path.symlink_to(swap_files.secret)
     caller = ScriptedCaller(reply=Approved())
-    tool = kind(Workspace(ground.workspace))
-    async with a_line(ground, tool, {}) as line:
-        outcome = await line.call(tool.name, arguments_for(kind, path, "secret"), caller)
+    tool = kind(Workspace(swap_files.workspace))
+    async with open_dispatcher(swap_files, tool, {}) as setup:
+        outcome = await setup.call(tool.name, build_arguments(kind, path, "secret"), caller)
 
     assert isinstance(outcome, Completed)
     assert outcome.wire.get("isError") is None
     assert len(caller.questions) == 1
 
 
-async def test_what_a_person_allowed_is_denied_when_a_deny_rule_covers_what_it_leads_to_now(
-    ground: Ground,
+async def test_an_approved_path_is_denied_if_a_deny_rule_covers_its_new_target(
+    swap_files: SwapFiles,
 ):
-    path = ground.workspace / "link"
-    path.symlink_to(ground.file)
+    path = swap_files.workspace / "link"
+    path.symlink_to(swap_files.file)
 
     async def swap_and_allow(_: Question) -> ApprovalReply:
-        ground.swap_link()
+        swap_files.swap_link()
         return Approved()
 
-    rules = {"permissions": {"ask": ["Read"], "deny": [f"Read(/{ground.secret})"]}}
-    tool = ReadTool(Workspace(ground.workspace))
-    async with a_line(ground, tool, rules) as line:
-        outcome = await line.call(
+    rules = {"permissions": {"ask": ["Read"], "deny": [f"Read(/{swap_files.secret})"]}}
+    tool = ReadTool(Workspace(swap_files.workspace))
+    async with open_dispatcher(swap_files, tool, rules) as setup:
+        outcome = await setup.call(
             "Read", {"file_path": str(path)}, ScriptedCaller(reply=swap_and_allow)
         )
 
     assert outcome == Refusal(
         RefusedBy.PERMISSION,
         "Permission to use Read has been denied: a deny rule forbids it "
-        f"(Read(/{ground.secret}) in {ground.folder / 'settings.json'}:1).",
+        f"(Read(/{swap_files.secret}) in {swap_files.folder / 'settings.json'}:1).",
     )
 
 
-async def test_what_a_hook_swaps_is_judged_as_it_leads_now(ground: Ground):
-    path = ground.link()
-    swap = f"ln -sfn '{ground.secret}' '{path}'"
+async def test_a_path_swapped_by_a_hook_is_judged_by_its_new_target(swap_files: SwapFiles):
+    path = swap_files.create_link()
+    swap = f"ln -sfn '{swap_files.secret}' '{path}'"
     hooks = [{"matcher": "*", "hooks": [{"type": "command", "command": swap}]}]
     rules = {
-        "permissions": {"deny": [f"Read(/{ground.secret})"]},
+        "permissions": {"deny": [f"Read(/{swap_files.secret})"]},
         "hooks": {"PreToolUse": hooks},
     }
-    async with a_line(ground, ReadTool(Workspace(ground.workspace)), rules) as line:
-        outcome = await line.call("Read", {"file_path": str(path)})
+    async with open_dispatcher(
+        swap_files, ReadTool(Workspace(swap_files.workspace)), rules
+    ) as setup:
+        outcome = await setup.call("Read", {"file_path": str(path)})
 
     assert isinstance(outcome, Refusal)
     assert "a deny rule forbids it" in outcome.message
 
 
-async def test_a_kept_result_that_became_a_link_is_judged_by_where_it_leads(ground: Ground):
-    kept = ground.outside / "kept.txt"
+async def test_a_stored_result_that_became_a_link_is_judged_by_its_target(swap_files: SwapFiles):
+    kept = swap_files.outside / "kept.txt"
     kept.write_text("kept\n", encoding="utf-8")
-    async with a_line(ground, ReadTool(Workspace(ground.workspace)), {}) as line:
-        line.scope.mark_delivered(str(kept))
-        before = await line.call("Read", {"file_path": str(kept)})
-        point(kept, ground.secret)
-        after = await line.call("Read", {"file_path": str(kept)})
+    async with open_dispatcher(swap_files, ReadTool(Workspace(swap_files.workspace)), {}) as setup:
+        setup.scope.mark_delivered(str(kept))
+        before = await setup.call("Read", {"file_path": str(kept)})
+        redirect_link(kept, swap_files.secret)
+        after = await setup.call("Read", {"file_path": str(kept)})
 
     assert isinstance(before, Completed)
     assert isinstance(after, Refusal)
@@ -384,7 +398,7 @@ async def test_a_kept_result_that_became_a_link_is_judged_by_where_it_leads(grou
 
 @each_tool
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_whose_user_is_outwitted_gets_nothing(
+async def test_a_path_swapped_during_the_approval_is_refused(
     tmp_path: Path, kind: type[ReadTool | WriteTool | EditTool], era: Era
 ):
     installed = Installation(tmp_path)
@@ -399,16 +413,16 @@ async def test_a_client_whose_user_is_outwitted_gets_nothing(
 
     async def swap_and_allow(context: Any, params: Any) -> ElicitResult:
         if "link" in params.message:
-            point(link, secret)
+            redirect_link(link, secret)
         return ElicitResult(action="accept", content={"decision": "allow once"})
 
     async with installed.client(era, elicitation_callback=swap_and_allow) as client:
         for path in (harmless, secret):
             await client.call_tool("Read", {"file_path": str(path)})
         result = await client.call_tool(
-            kind.__name__.removesuffix("Tool"), arguments_for(kind, link, "secret")
+            kind.__name__.removesuffix("Tool"), build_arguments(kind, link, "secret")
         )
 
     assert result.is_error
-    assert text_of(result) == f"<tool_use_error>{changed(link)}</tool_use_error>"
+    assert text_of(result) == f"<tool_use_error>{format_refusal(link)}</tool_use_error>"
     assert secret.read_text(encoding="utf-8") == SECRET

@@ -1,4 +1,4 @@
-"""Read: what a model sees of a file, and what counts as having seen it."""
+"""Read on text files: the lines that are shown, and what counts as read."""
 
 import os
 import threading
@@ -31,23 +31,23 @@ def tool(root: Path) -> Tool:
     return ReadTool(Workspace(root))
 
 
-def reminder(text: str) -> str:
+def format_reminder(text: str) -> str:
     return f"<system-reminder>{text}</system-reminder>"
 
 
-def put(path: Path, content: bytes) -> str:
+def write_file(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)
 
 
-async def seen_after(tool: Tool, path: str, **arguments: int) -> FileSeen:
+async def read_and_get_state(tool: Tool, path: str, **arguments: int) -> FileSeen:
     scope = FileScope()
     await call(tool, scope, file_path=path, **arguments)
     return scope.files[path]
 
 
 async def test_lines_are_numbered_as_cat_does(tool: Tool, root: Path):
-    path = put(root / "f", b"one\n\n  three\n")
+    path = write_file(root / "f", b"one\n\n  three\n")
 
     result = await call(tool, FileScope(), file_path=path)
 
@@ -68,13 +68,13 @@ async def test_lines_are_numbered_as_cat_does(tool: Tool, root: Path):
 
 
 async def test_a_last_line_without_a_newline_is_a_line(tool: Tool, root: Path):
-    path = put(root / "f", b"one\ntwo")
+    path = write_file(root / "f", b"one\ntwo")
 
     assert text_of(await call(tool, FileScope(), file_path=path)) == "     1\tone\n     2\ttwo"
 
 
 async def test_a_carriage_return_before_a_newline_is_not_shown(tool: Tool, root: Path):
-    path = put(root / "f", b"one\r\ntwo\r\n\r\n")
+    path = write_file(root / "f", b"one\r\ntwo\r\n\r\n")
 
     shown = text_of(await call(tool, FileScope(), file_path=path))
 
@@ -82,74 +82,76 @@ async def test_a_carriage_return_before_a_newline_is_not_shown(tool: Tool, root:
 
 
 async def test_only_a_line_feed_ends_a_line(tool: Tool, root: Path):
-    path = put(root / "f", "a\u2028b\x0bc\x85d\re\n".encode())
+    path = write_file(root / "f", "a\u2028b\x0bc\x85d\re\n".encode())
 
     shown = text_of(await call(tool, FileScope(), file_path=path))
 
     assert shown == "     1\ta\u2028b\x0bc\x85d\re"
 
 
-async def test_an_empty_file_is_said_to_be_empty_and_counts_as_read(tool: Tool, root: Path):
-    path = put(root / "f", b"")
+async def test_an_empty_file_is_reported_and_counts_as_read(tool: Tool, root: Path):
+    path = write_file(root / "f", b"")
 
     result = await call(tool, FileScope(), file_path=path)
 
-    assert text_of(result) == reminder("Warning: the file exists but the contents are empty.")
-    assert not (await seen_after(tool, path)).partial
+    assert text_of(result) == format_reminder(
+        "Warning: the file exists but the contents are empty."
+    )
+    assert not (await read_and_get_state(tool, path)).partial
 
 
 async def test_offset_and_limit_choose_lines_and_make_the_view_partial(tool: Tool, root: Path):
-    path = put(root / "f", b"1\n2\n3\n4\n5\n")
+    path = write_file(root / "f", b"1\n2\n3\n4\n5\n")
 
     shown = text_of(await call(tool, FileScope(), file_path=path, offset=2, limit=3))
 
-    assert shown == "     2\t2\n     3\t3\n     4\t4\n" + reminder(
+    assert shown == "     2\t2\n     3\t3\n     4\t4\n" + format_reminder(
         f"PARTIAL view of {path}: lines 2-4 of 5. Use offset and limit to read the rest."
         " This does not count as reading the file."
     )
-    assert (await seen_after(tool, path, offset=2, limit=3)).partial
+    assert (await read_and_get_state(tool, path, offset=2, limit=3)).partial
 
 
 async def test_a_range_that_shows_every_line_counts_as_read(tool: Tool, root: Path):
-    path = put(root / "f", b"1\n2\n3\n")
+    path = write_file(root / "f", b"1\n2\n3\n")
 
-    assert not (await seen_after(tool, path, offset=1, limit=3)).partial
-    assert not (await seen_after(tool, path, offset=0, limit=99)).partial
-    assert (await seen_after(tool, path, offset=2)).partial
+    assert not (await read_and_get_state(tool, path, offset=1, limit=3)).partial
+    assert not (await read_and_get_state(tool, path, offset=0, limit=99)).partial
+    assert (await read_and_get_state(tool, path, offset=2)).partial
 
 
 async def test_an_offset_past_the_end_says_how_long_the_file_is(tool: Tool, root: Path):
-    path = put(root / "f", b"1\n2\n")
+    path = write_file(root / "f", b"1\n2\n")
 
     shown = text_of(await call(tool, FileScope(), file_path=path, offset=9))
 
-    assert shown == reminder(
+    assert shown == format_reminder(
         "Warning: the file exists but is shorter than the provided offset (9)."
         " The file has 2 lines."
     )
-    assert (await seen_after(tool, path, offset=9)).partial
+    assert (await read_and_get_state(tool, path, offset=9)).partial
 
 
 async def test_a_file_of_more_than_2000_lines_shows_its_first_page(tool: Tool, root: Path):
-    path = put(root / "f", b"x\n" * 2001)
+    path = write_file(root / "f", b"x\n" * 2001)
 
     lines = text_of(await call(tool, FileScope(), file_path=path)).split("\n")
 
     assert lines[1999:] == [
         "  2000\tx",
-        reminder(
+        format_reminder(
             f"PARTIAL view of {path}: lines 1-2000 of 2001. Use offset and limit to read the"
             " rest. This does not count as reading the file."
         ),
     ]
-    assert (await seen_after(tool, path)).partial
-    assert not (await seen_after(tool, path, limit=2001)).partial
+    assert (await read_and_get_state(tool, path)).partial
+    assert not (await read_and_get_state(tool, path, limit=2001)).partial
 
 
 async def test_long_lines_are_cut_with_a_notice_unless_a_range_asks_for_them(
     tool: Tool, root: Path
 ):
-    path = put(root / "f", b"a\n" + b"b" * 2001 + b"\n" + b"c" * 2000 + b"\r\n")
+    path = write_file(root / "f", b"a\n" + b"b" * 2001 + b"\n" + b"c" * 2000 + b"\r\n")
 
     shown = text_of(await call(tool, FileScope(), file_path=path)).split("\n")
 
@@ -157,32 +159,34 @@ async def test_long_lines_are_cut_with_a_notice_unless_a_range_asks_for_them(
         "     1\ta",
         "     2\t" + "b" * 2000,
         "     3\t" + "c" * 2000,
-        reminder(
+        format_reminder(
             f"PARTIAL view of {path}: lines 1-3 of 3. Cut at 2000 characters: line 2."
             " Use offset and limit to read the rest. This does not count as reading the file."
         ),
     ]
     whole = text_of(await call(tool, FileScope(), file_path=path, offset=1, limit=3))
     assert whole.split("\n")[1] == "     2\t" + "b" * 2001
-    assert not (await seen_after(tool, path, offset=1, limit=3)).partial
+    assert not (await read_and_get_state(tool, path, offset=1, limit=3)).partial
 
 
-async def test_a_whole_file_over_the_cap_shows_the_lines_that_fit(tool: Tool, root: Path):
-    path = put(root / "f", (b"x" * 999 + b"\n") * 150)
+async def test_a_file_over_the_limit_shows_the_lines_that_fit(tool: Tool, root: Path):
+    path = write_file(root / "f", (b"x" * 999 + b"\n") * 150)
 
     result = await call(tool, FileScope(), file_path=path)
 
     assert text_of(result).split("\n")[100:] == [
-        reminder(
+        format_reminder(
             f"PARTIAL view of {path}: lines 1-100 of 150. Use offset and limit to read the rest."
             " This does not count as reading the file."
         )
     ]
-    assert (await seen_after(tool, path)).partial
+    assert (await read_and_get_state(tool, path)).partial
 
 
-async def test_a_range_over_the_cap_is_an_error_and_no_read(tool: Tool, root: Path):
-    path = put(root / "f", (b"x" * 999 + b"\n") * 150)
+async def test_a_range_over_the_limit_is_an_error_and_does_not_count_as_read(
+    tool: Tool, root: Path
+):
+    path = write_file(root / "f", (b"x" * 999 + b"\n") * 150)
     scope = FileScope()
 
     result = await call(tool, scope, file_path=path, offset=1, limit=150)
@@ -203,34 +207,32 @@ async def test_a_range_over_the_cap_is_an_error_and_no_read(tool: Tool, root: Pa
         b"\xfe\xff" + "é “q”\r\n".encode("utf-16-be"),
     ],
 )
-async def test_unicode_encodings_are_read_without_their_mark(
-    tool: Tool, root: Path, content: bytes
-):
-    path = put(root / "f", content)
+async def test_unicode_encodings_are_read_without_their_bom(tool: Tool, root: Path, content: bytes):
+    path = write_file(root / "f", content)
 
     assert text_of(await call(tool, FileScope(), file_path=path)) == "     1\té “q”"
 
 
-async def test_a_mark_alone_is_an_empty_file(tool: Tool, root: Path):
-    path = put(root / "f", b"\xef\xbb\xbf")
+async def test_a_file_with_only_a_bom_is_empty(tool: Tool, root: Path):
+    path = write_file(root / "f", b"\xef\xbb\xbf")
 
     shown = text_of(await call(tool, FileScope(), file_path=path))
 
-    assert shown == reminder("Warning: the file exists but the contents are empty.")
+    assert shown == format_reminder("Warning: the file exists but the contents are empty.")
 
 
 async def test_bytes_that_are_no_utf_8_are_replaced_with_a_notice(tool: Tool, root: Path):
-    path = put(root / "f", b"caf\xe9 \xef\xbf\xbd\nend\n")
+    path = write_file(root / "f", b"caf\xe9 \xef\xbf\xbd\nend\n")
 
     shown = text_of(await call(tool, FileScope(), file_path=path))
 
-    assert shown == "     1\tcaf\ufffd \ufffd\n     2\tend\n" + reminder(
+    assert shown == "     1\tcaf\ufffd \ufffd\n     2\tend\n" + format_reminder(
         "Warning: the file is not valid UTF-8; bytes that could not be read are shown as \ufffd."
     )
 
 
 async def test_a_true_replacement_character_needs_no_notice(tool: Tool, root: Path):
-    path = put(root / "f", "\ufffd\n".encode())
+    path = write_file(root / "f", "\ufffd\n".encode())
 
     assert text_of(await call(tool, FileScope(), file_path=path)) == "     1\t\ufffd"
 
@@ -239,7 +241,7 @@ async def test_a_true_replacement_character_needs_no_notice(tool: Tool, root: Pa
 async def test_a_binary_file_is_an_error_that_points_elsewhere(
     tool: Tool, root: Path, content: bytes
 ):
-    path = put(root / "f", content)
+    path = write_file(root / "f", content)
 
     assert error_of(await call(tool, FileScope(), file_path=path)) == (
         f"{path} is a binary file; Read shows text, notebooks and images (PNG, JPEG, GIF, WebP,"
@@ -269,7 +271,7 @@ async def test_a_missing_file_is_an_error_with_similar_names(tool: Tool, root: P
     )
 
 
-async def test_the_check_does_not_tell_whether_a_file_is_there(tool: Tool, root: Path):
+async def test_the_check_does_not_disclose_whether_a_file_exists(tool: Tool, root: Path):
     arguments: JsonObject = {"file_path": str(root / "missing")}
 
     checked = await tool.check(arguments, FileScope().context())
@@ -277,7 +279,7 @@ async def test_the_check_does_not_tell_whether_a_file_is_there(tool: Tool, root:
     assert checked.arguments == arguments
 
 
-async def test_special_files_answer_at_once(tool: Tool, root: Path):
+async def test_special_files_are_refused_at_once(tool: Tool, root: Path):
     os.mkfifo(root / "fifo")
     (root / "link").symlink_to("/dev/zero")
 
@@ -294,8 +296,8 @@ async def test_special_files_answer_at_once(tool: Tool, root: Path):
     )
 
 
-async def test_a_link_is_remembered_by_the_file_it_leads_to(tool: Tool, root: Path):
-    put(root / "real", b"x\n")
+async def test_a_link_is_recorded_by_its_target(tool: Tool, root: Path):
+    write_file(root / "real", b"x\n")
     (root / "link").symlink_to("real")
 
     result = await call(tool, FileScope(), file_path=str(root / "link"))
@@ -318,8 +320,8 @@ async def test_a_path_that_ends_in_a_slash_is_refused(tool: Tool, root: Path):
     assert str(refused.value) == f"'{root}/f/' names a directory; give the path of a file in it"
 
 
-async def test_without_a_workspace_only_kept_results_are_read(root: Path):
-    path, other = put(root / "kept", b"x\n"), put(root / "other", b"y\n")
+async def test_without_a_workspace_only_stored_results_are_read(root: Path):
+    path, other = write_file(root / "kept", b"x\n"), write_file(root / "other", b"y\n")
     tool, scope = ReadTool(Workspace(None, unset_reason="nobody chose")), FileScope(kept=(path,))
 
     assert text_of(await call(tool, scope, file_path=path)) == "     1\tx"
@@ -330,8 +332,8 @@ async def test_without_a_workspace_only_kept_results_are_read(root: Path):
     )
 
 
-class Meanwhile:
-    """Stands where a reader asks whether to stop, and changes the file there, once."""
+class AppendOnCheck:
+    """A stop signal that appends to the file when it is checked for the first time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -345,27 +347,27 @@ class Meanwhile:
         return False
 
 
-def page_of(path: Path, bounds: Bounds, stop: StopSignal) -> TextPage:
+def read_file_page(path: Path, bounds: Bounds, stop: StopSignal) -> TextPage:
     with open_regular_file(path) as descriptor:
         return read_page(FileTarget(path, path), descriptor, bounds, stop)
 
 
 def test_a_file_that_changes_while_it_is_read_is_a_partial_view(root: Path):
-    put(root / "f", b"one\n")
+    write_file(root / "f", b"one\n")
 
-    page = page_of(root / "f", parse_bounds({}), Meanwhile(root / "f"))
+    page = read_file_page(root / "f", parse_bounds({}), AppendOnCheck(root / "f"))
 
     assert (page.lines, page.has_changed, page.seen.partial) == (("one",), True, True)
 
 
-def test_a_huge_file_is_paged_without_being_held(root: Path):
+def test_a_huge_file_is_paged_in_bounded_memory(root: Path):
     path = root / "huge"
     with path.open("wb") as file:
         for _ in range(64):
             file.write(b"a line of this file\n" * 52_429)
 
     tracemalloc.start()
-    page = page_of(path, Bounds(3_000_000, 2, None, 100_000), threading.Event())
+    page = read_file_page(path, Bounds(3_000_000, 2, None, 100_000), threading.Event())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -374,14 +376,14 @@ def test_a_huge_file_is_paged_without_being_held(root: Path):
     assert peak < 16 * 1024 * 1024
 
 
-def test_one_endless_line_is_cut_without_being_held(root: Path):
+def test_one_endless_line_is_truncated_in_bounded_memory(root: Path):
     path = root / "line"
     with path.open("wb") as file:
         for _ in range(32):
             file.write(b"x" * 1024 * 1024)
 
     tracemalloc.start()
-    page = page_of(path, parse_bounds({}), threading.Event())
+    page = read_file_page(path, parse_bounds({}), threading.Event())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -391,7 +393,7 @@ def test_one_endless_line_is_cut_without_being_held(root: Path):
 
 async def test_a_cancelled_read_returns_at_once(tool: Tool, root: Path):
     with (root / "f").open("wb") as file:
-        # Sparse, and far too much to be read before the deadline.
+        # Sparse, and too large to be read before the deadline.
         file.truncate(64 * 1024**3)
         file.write(b"text\n" * 4000)
     finished: list[str] = []

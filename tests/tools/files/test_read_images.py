@@ -1,4 +1,4 @@
-"""Read of images: what a model is shown of them, and what is refused before it is decoded."""
+"""Read on images: what the model receives, and what is refused before decoding."""
 
 import base64
 import struct
@@ -35,23 +35,23 @@ def tool(root: Path) -> Tool:
     return ReadTool(Workspace(root))
 
 
-def encoded(image: Image.Image, format: str, **options: object) -> bytes:
+def encode_image(image: Image.Image, format: str, **options: object) -> bytes:
     stream = BytesIO()
     image.save(stream, format, **options)
     return stream.getvalue()
 
 
-def plain(width: int = 40, height: int = 30, mode: str = "RGB") -> Image.Image:
+def create_image(width: int = 40, height: int = 30, mode: str = "RGB") -> Image.Image:
     return Image.new(mode, (width, height), 0)
 
 
-def noise(width: int, height: int) -> Image.Image:
+def create_noise(width: int, height: int) -> Image.Image:
     bands = [Image.effect_noise((width, height), 100) for _ in "RGB"]
     return Image.merge("RGB", bands)
 
 
-def shown(result: ToolResult) -> tuple[str, str, bytes]:
-    """The text, the mime type and the bytes of an image result."""
+def get_image(result: ToolResult) -> tuple[str, str, bytes]:
+    """Return text, MIME type and bytes of an image result."""
     assert not result.is_error, result.wire
     match result.wire["content"]:
         case [
@@ -63,14 +63,14 @@ def shown(result: ToolResult) -> tuple[str, str, bytes]:
             raise AssertionError(f"expected a text and an image, got {content!r}")
 
 
-def opened_image(content: bytes) -> Image.Image:
+def open_image(content: bytes) -> Image.Image:
     image = Image.open(BytesIO(content))
     image.load()
     return image
 
 
-def png_claiming(width: int, height: int) -> bytes:
-    """A PNG of a few bytes whose header promises that many pixels."""
+def build_png_with_size(width: int, height: int) -> bytes:
+    """Return a PNG of a few bytes whose header declares that many pixels."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + body))
@@ -90,16 +90,16 @@ def png_claiming(width: int, height: int) -> bytes:
         ("WEBP", "image/webp"),
     ],
 )
-async def test_a_small_image_is_shown_as_it_is_whatever_its_name(
+async def test_a_small_image_is_shown_unchanged_whatever_its_name(
     tool: Tool, root: Path, format: str, mime_type: str
 ):
-    path, content = root / "notes.txt", encoded(plain(), format)
+    path, content = root / "notes.txt", encode_image(create_image(), format)
     path.write_bytes(content)
 
     result = await call(tool, FileScope(), file_path=str(path))
 
     text = f"{path}: {format} image, 40 x 30 pixels ({len(content)} bytes in the file)."
-    assert shown(result) == (text, mime_type, content)
+    assert get_image(result) == (text, mime_type, content)
     assert result.response == {
         "type": "image",
         "file": {
@@ -119,59 +119,59 @@ async def test_a_small_image_is_shown_as_it_is_whatever_its_name(
 
 @pytest.mark.parametrize("format", ["BMP", "TIFF"])
 async def test_formats_that_clients_do_not_know_are_converted(tool: Tool, root: Path, format: str):
-    image, path = noise(40, 30), root / "picture"
-    path.write_bytes(encoded(image, format))
+    image, path = create_noise(40, 30), root / "picture"
+    path.write_bytes(encode_image(image, format))
 
-    text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     size = path.stat().st_size
     assert text == (
         f"{path}: {format} image, 40 x 30 pixels; shown as PNG ({size} bytes in the file)."
     )
     assert mime_type == "image/png"
-    assert opened_image(content).tobytes() == image.tobytes()
+    assert open_image(content).tobytes() == image.tobytes()
 
 
 async def test_a_large_image_is_made_smaller_and_keeps_its_shape(tool: Tool, root: Path):
     path = root / "wide.png"
-    path.write_bytes(encoded(plain(4000, 1000), "PNG"))
+    path.write_bytes(encode_image(create_image(4000, 1000), "PNG"))
 
-    text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert "4000 x 1000 pixels; shown resized to 1568 x 392, as JPEG" in text
     assert mime_type == "image/jpeg"
-    assert opened_image(content).size == (MAX_SIDE_PIXELS, 392)
+    assert open_image(content).size == (MAX_SIDE_PIXELS, 392)
 
 
 async def test_a_large_image_with_transparency_stays_a_png(tool: Tool, root: Path):
     path = root / "logo.png"
-    path.write_bytes(encoded(Image.new("RGBA", (2000, 2000), (255, 0, 0, 90)), "PNG"))
+    path.write_bytes(encode_image(Image.new("RGBA", (2000, 2000), (255, 0, 0, 90)), "PNG"))
 
-    text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert "shown resized to 1568 x 1568, as PNG" in text
     assert mime_type == "image/png"
-    assert opened_image(content).getpixel((5, 5)) == (255, 0, 0, 90)
+    assert open_image(content).getpixel((5, 5)) == (255, 0, 0, 90)
 
 
 async def test_transparency_that_would_be_too_large_is_shown_on_white(tool: Tool, root: Path):
-    image = noise(1000, 1000)
+    image = create_noise(1000, 1000)
     image.putalpha(0)
     path = root / "noise.png"
-    path.write_bytes(encoded(image, "PNG"))
+    path.write_bytes(encode_image(image, "PNG"))
 
-    text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert "1000 x 1000 pixels; shown as JPEG" in text
     assert mime_type == "image/jpeg"
-    assert opened_image(content).getpixel((5, 5)) == (255, 255, 255)
+    assert open_image(content).getpixel((5, 5)) == (255, 255, 255)
 
 
 async def test_an_image_of_many_bytes_is_encoded_again_until_it_fits(tool: Tool, root: Path):
     path = root / "noise.png"
-    path.write_bytes(encoded(noise(1500, 1500), "PNG"))
+    path.write_bytes(encode_image(create_noise(1500, 1500), "PNG"))
 
-    text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert path.stat().st_size > MAX_IMAGE_BYTES
     assert len(content) <= MAX_IMAGE_BYTES
@@ -179,38 +179,40 @@ async def test_an_image_of_many_bytes_is_encoded_again_until_it_fits(tool: Tool,
     assert text.endswith(f"as JPEG ({path.stat().st_size} bytes in the file).")
 
 
-async def test_a_photo_is_turned_the_way_it_was_taken(tool: Tool, root: Path):
+async def test_a_photo_is_rotated_by_its_exif_orientation(tool: Tool, root: Path):
     exif = Image.Exif()
     exif[0x0112] = 6
     path = root / "photo.jpg"
-    path.write_bytes(encoded(plain(40, 30), "JPEG", exif=exif))
+    path.write_bytes(encode_image(create_image(40, 30), "JPEG", exif=exif))
 
-    text, _, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, _, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert "40 x 30 pixels; shown turned upright, as PNG" in text
-    assert opened_image(content).size == (30, 40)
+    assert open_image(content).size == (30, 40)
 
 
 @pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP"])
 async def test_of_an_animation_the_first_frame_is_shown(tool: Tool, root: Path, format: str):
     frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue")]
     path = root / "moving"
-    content = encoded(frames[0], format, save_all=True, append_images=frames[1:], lossless=True)
+    content = encode_image(
+        frames[0], format, save_all=True, append_images=frames[1:], lossless=True
+    )
     path.write_bytes(content)
 
-    text, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert "20 x 20 pixels; shown by the first frame of its animation, as PNG" in text
     assert mime_type == "image/png"
-    assert opened_image(content).convert("RGB").getpixel((5, 5)) == (255, 0, 0)
+    assert open_image(content).convert("RGB").getpixel((5, 5)) == (255, 0, 0)
 
 
 async def test_of_a_tiff_with_pages_the_first_is_shown(tool: Tool, root: Path):
-    pages = [plain(), plain()]
+    pages = [create_image(), create_image()]
     path = root / "scan.tiff"
-    path.write_bytes(encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:]))
+    path.write_bytes(encode_image(pages[0], "TIFF", save_all=True, append_images=pages[1:]))
 
-    text, _, _ = shown(await call(tool, FileScope(), file_path=str(path)))
+    text, _, _ = get_image(await call(tool, FileScope(), file_path=str(path)))
 
     assert "shown by its first page, as PNG" in text
 
@@ -218,20 +220,20 @@ async def test_of_a_tiff_with_pages_the_first_is_shown(tool: Tool, root: Path):
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "I;16"])
 async def test_images_of_every_mode_are_made_smaller(tool: Tool, root: Path, mode: str):
     path = root / "picture.png"
-    path.write_bytes(encoded(plain(1600, 800, mode), "PNG"))
+    path.write_bytes(encode_image(create_image(1600, 800, mode), "PNG"))
 
-    _, _, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    _, _, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
-    assert opened_image(content).size == (1568, 784)
+    assert open_image(content).size == (1568, 784)
 
 
-async def test_ink_colours_are_converted_for_the_screen(tool: Tool, root: Path):
+async def test_cmyk_images_are_converted_to_rgb(tool: Tool, root: Path):
     path = root / "print.jpg"
-    path.write_bytes(encoded(plain(40, 30, "CMYK"), "JPEG"))
+    path.write_bytes(encode_image(create_image(40, 30, "CMYK"), "JPEG"))
 
-    _, mime_type, content = shown(await call(tool, FileScope(), file_path=str(path)))
+    _, mime_type, content = get_image(await call(tool, FileScope(), file_path=str(path)))
 
-    assert (mime_type, opened_image(content).mode) == ("image/png", "RGB")
+    assert (mime_type, open_image(content).mode) == ("image/png", "RGB")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ async def test_a_bomb_is_refused_before_it_is_decoded(
     tool: Tool, root: Path, width: int, height: int, reason: str
 ):
     path = root / "bomb.png"
-    path.write_bytes(png_claiming(width, height))
+    path.write_bytes(build_png_with_size(width, height))
 
     error = error_of(await call(tool, FileScope(), file_path=str(path)))
 
@@ -255,7 +257,7 @@ async def test_a_bomb_is_refused_before_it_is_decoded(
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
 async def test_an_image_that_is_cut_short_is_an_error(tool: Tool, root: Path, format: str):
-    content = encoded(noise(80, 60), format)
+    content = encode_image(create_noise(80, 60), format)
     path = root / "half"
     path.write_bytes(content[: len(content) // 2])
 
@@ -280,7 +282,7 @@ async def test_a_header_with_nothing_behind_it_is_an_error(tool: Tool, root: Pat
 async def test_an_image_file_over_the_limit_is_not_read(tool: Tool, root: Path):
     path = root / "huge.png"
     with path.open("wb") as file:
-        file.write(encoded(plain(), "PNG"))
+        file.write(encode_image(create_image(), "PNG"))
         file.truncate(MAX_SOURCE_BYTES + 1)
 
     error = error_of(await call(tool, FileScope(), file_path=str(path)))
@@ -295,7 +297,7 @@ async def test_an_image_file_over_the_limit_is_not_read(tool: Tool, root: Path):
     "text",
     ["GIF89a is a format", "BM is short for it", "RIFF1234WEBP", "II* and MM", "<svg></svg>"],
 )
-async def test_text_is_text_whatever_it_begins_with(tool: Tool, root: Path, text: str):
+async def test_text_that_begins_like_an_image_is_text(tool: Tool, root: Path, text: str):
     path = root / "picture.gif"
     path.write_text(text, encoding="utf-8")
 
@@ -304,7 +306,7 @@ async def test_text_is_text_whatever_it_begins_with(tool: Tool, root: Path, text
 
 async def test_seeing_an_image_is_not_reading_the_file(tool: Tool, root: Path):
     path, scope = root / "a.png", FileScope()
-    path.write_bytes(encoded(plain(), "PNG"))
+    path.write_bytes(encode_image(create_image(), "PNG"))
 
     await call(tool, scope, file_path=str(path))
 

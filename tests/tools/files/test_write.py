@@ -1,4 +1,4 @@
-"""Write: whole files, only over what was read, and never half."""
+"""Write: files are replaced only after they were read, and atomically."""
 
 import os
 import stat
@@ -47,12 +47,12 @@ def read(root: Path) -> Tool:
     return ReadTool(Workspace(root))
 
 
-def put(path: Path, content: bytes) -> str:
+def write_file(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)
 
 
-async def refusal(tool: Tool, scope: FileScope, path: str, content: str = "new") -> Refusal:
+async def get_refusal(tool: Tool, scope: FileScope, path: str, content: str = "new") -> Refusal:
     with pytest.raises(Refused) as refused:
         await call(tool, scope, file_path=path, content=content)
     return refused.value.refusal
@@ -77,8 +77,8 @@ async def test_a_new_file_is_created_with_its_parents(tool: Tool, root: Path):
     assert result.changes == (FileRead(str(path), seen),)
 
 
-async def test_an_update_answers_with_a_unified_diff(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"1\n2\n3\n4\n5\n6\n7\n8\n9\n"), FileScope()
+async def test_an_update_returns_a_unified_diff(tool: Tool, read: Tool, root: Path):
+    path, scope = write_file(root / "f", b"1\n2\n3\n4\n5\n6\n7\n8\n9\n"), FileScope()
     await call(read, scope, file_path=path)
 
     result = await call(tool, scope, file_path=path, content="1\n2\n3\n4\nfive\n6\n7\n8\n9")
@@ -114,42 +114,44 @@ async def test_an_update_answers_with_a_unified_diff(tool: Tool, read: Tool, roo
 
 
 async def test_a_file_that_was_not_read_is_not_overwritten(tool: Tool, root: Path):
-    path = put(root / "f", b"old")
+    path = write_file(root / "f", b"old")
 
-    assert await refusal(tool, FileScope(), path) == Refusal(RefusedBy.SEMANTIC, NOT_READ)
+    assert await get_refusal(tool, FileScope(), path) == Refusal(RefusedBy.SEMANTIC, NOT_READ)
     assert (root / "f").read_bytes() == b"old"
 
 
 async def test_a_partial_view_is_not_a_read(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"1\n2\n"), FileScope()
+    path, scope = write_file(root / "f", b"1\n2\n"), FileScope()
     await call(read, scope, file_path=path, limit=1)
 
-    assert await refusal(tool, scope, path) == Refusal(RefusedBy.SEMANTIC, NOT_READ)
+    assert await get_refusal(tool, scope, path) == Refusal(RefusedBy.SEMANTIC, NOT_READ)
 
 
 async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     tool: Tool, read: Tool, root: Path
 ):
-    path, scope = put(root / "f", b"old"), FileScope()
+    path, scope = write_file(root / "f", b"old"), FileScope()
     await call(read, scope, file_path=path)
-    put(root / "f", b"theirs")
+    write_file(root / "f", b"theirs")
 
-    assert await refusal(tool, scope, path) == Refusal(RefusedBy.SEMANTIC, MODIFIED)
+    assert await get_refusal(tool, scope, path) == Refusal(RefusedBy.SEMANTIC, MODIFIED)
     assert (root / "f").read_bytes() == b"theirs"
 
 
 async def test_a_change_that_keeps_time_and_size_is_noticed(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"old"), FileScope()
+    path, scope = write_file(root / "f", b"old"), FileScope()
     await call(read, scope, file_path=path)
     before = (root / "f").stat()
-    put(root / "f", b"new")
+    write_file(root / "f", b"new")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    assert await refusal(tool, scope, path) == Refusal(RefusedBy.SEMANTIC, MODIFIED)
+    assert await get_refusal(tool, scope, path) == Refusal(RefusedBy.SEMANTIC, MODIFIED)
 
 
-async def test_a_newer_time_without_a_change_is_no_change(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"old"), FileScope()
+async def test_a_new_mtime_without_a_change_of_content_is_no_change(
+    tool: Tool, read: Tool, root: Path
+):
+    path, scope = write_file(root / "f", b"old"), FileScope()
     await call(read, scope, file_path=path)
     os.utime(path, ns=(1, 1))
 
@@ -159,10 +161,10 @@ async def test_a_newer_time_without_a_change_is_no_change(tool: Tool, read: Tool
 
 
 async def test_a_change_between_check_and_run_is_noticed(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"old"), FileScope()
+    path, scope = write_file(root / "f", b"old"), FileScope()
     await call(read, scope, file_path=path)
     checked = await tool.check({"file_path": path, "content": "new"}, scope.context())
-    put(root / "f", b"theirs")
+    write_file(root / "f", b"theirs")
 
     result = await tool.run(checked.arguments, scope.context())
 
@@ -173,7 +175,7 @@ async def test_a_change_between_check_and_run_is_noticed(tool: Tool, read: Tool,
 async def test_a_file_that_appears_between_check_and_run_is_not_overwritten(tool: Tool, root: Path):
     path, scope = str(root / "f"), FileScope()
     checked = await tool.check({"file_path": path, "content": "new"}, scope.context())
-    put(root / "f", b"theirs")
+    write_file(root / "f", b"theirs")
 
     result = await tool.run(checked.arguments, scope.context())
 
@@ -194,8 +196,8 @@ async def test_a_file_that_was_written_can_be_written_again(tool: Tool, root: Pa
     )
 
 
-async def test_a_deleted_file_is_created_anew(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"old"), FileScope()
+async def test_a_deleted_file_is_created_again(tool: Tool, read: Tool, root: Path):
+    path, scope = write_file(root / "f", b"old"), FileScope()
     await call(read, scope, file_path=path)
     (root / "f").unlink()
 
@@ -205,7 +207,7 @@ async def test_a_deleted_file_is_created_anew(tool: Tool, read: Tool, root: Path
 
 
 async def test_line_ends_are_written_as_they_are_given(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"a\r\nb\r\n"), FileScope()
+    path, scope = write_file(root / "f", b"a\r\nb\r\n"), FileScope()
     await call(read, scope, file_path=path)
 
     await call(tool, scope, file_path=path, content="a\nb\r\nc\r")
@@ -220,7 +222,7 @@ async def test_line_ends_are_written_as_they_are_given(tool: Tool, read: Tool, r
 async def test_the_encoding_of_an_existing_file_is_kept(
     tool: Tool, read: Tool, root: Path, mark: bytes, codec: str
 ):
-    path, scope = put(root / "f", mark + "alt ü\r\n".encode(codec)), FileScope()
+    path, scope = write_file(root / "f", mark + "alt ü\r\n".encode(codec)), FileScope()
     await call(read, scope, file_path=path)
 
     await call(tool, scope, file_path=path, content="neu ß 🙂\n")
@@ -229,10 +231,10 @@ async def test_the_encoding_of_an_existing_file_is_kept(
 
 
 async def test_a_file_that_is_not_utf_8_is_not_overwritten(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "f", b"caf\xe9\n"), FileScope()
+    path, scope = write_file(root / "f", b"caf\xe9\n"), FileScope()
     await call(read, scope, file_path=path)
 
-    assert await refusal(tool, scope, path) == Refusal(
+    assert await get_refusal(tool, scope, path) == Refusal(
         RefusedBy.SEMANTIC,
         f"{path} is not valid UTF-8 text, and writing it would lose the bytes that Read could not"
         " show. Convert it first, for example with `iconv` in Bash.",
@@ -241,14 +243,14 @@ async def test_a_file_that_is_not_utf_8_is_not_overwritten(tool: Tool, read: Too
 
 
 async def test_half_a_surrogate_pair_is_refused(tool: Tool, root: Path):
-    assert await refusal(tool, FileScope(), str(root / "f"), "ab\ud800") == Refusal(
+    assert await get_refusal(tool, FileScope(), str(root / "f"), "ab\ud800") == Refusal(
         RefusedBy.SEMANTIC,
         "content contains half a surrogate pair at position 2; send whole characters.",
     )
 
 
 async def test_the_mode_of_an_existing_file_is_kept(tool: Tool, read: Tool, root: Path):
-    path, scope = put(root / "run.sh", b"old"), FileScope()
+    path, scope = write_file(root / "run.sh", b"old"), FileScope()
     (root / "run.sh").chmod(0o755)
     await call(read, scope, file_path=path)
 
@@ -258,7 +260,7 @@ async def test_the_mode_of_an_existing_file_is_kept(tool: Tool, read: Tool, root
 
 
 async def test_a_link_stays_and_its_target_is_written(tool: Tool, read: Tool, root: Path):
-    put(root / "real", b"old")
+    write_file(root / "real", b"old")
     (root / "link").symlink_to("real")
     scope = FileScope()
     await call(read, scope, file_path=str(root / "real"))
@@ -278,10 +280,10 @@ async def test_a_dangling_link_stays_and_its_target_is_created(tool: Tool, root:
     assert (root / "sub" / "real").read_bytes() == b"new"
 
 
-async def test_having_read_a_path_is_no_leave_to_write_where_a_new_link_takes_it(root: Path):
+async def test_reading_a_path_does_not_permit_a_write_through_a_new_link(root: Path):
     (root / "work" / "folder").mkdir(parents=True)
     (root / "outside").mkdir()
-    put(root / "outside" / "f", b"theirs")
+    write_file(root / "outside" / "f", b"theirs")
     tool, scope = WriteTool(Workspace(root / "work")), FileScope()
     path = str(root / "work" / "folder" / "f")
     await call(tool, scope, file_path=path, content="one")
@@ -301,8 +303,8 @@ async def test_special_targets_are_refused(tool: Tool, root: Path):
     regular = "only regular files can be read or written."
 
     with fail_after(5):
-        fifo = await refusal(tool, FileScope(), str(root / "fifo"))
-        folder = await refusal(tool, FileScope(), str(root / "folder"))
+        fifo = await get_refusal(tool, FileScope(), str(root / "fifo"))
+        folder = await get_refusal(tool, FileScope(), str(root / "folder"))
         device = error_of(await call(tool, FileScope(), file_path="/dev/null", content="x"))
 
     assert fifo.message == f"{root / 'fifo'} is a FIFO (named pipe); {regular}"
@@ -310,9 +312,9 @@ async def test_special_targets_are_refused(tool: Tool, root: Path):
     assert device == f"/dev/null is a character device; {regular}"
 
 
-async def test_outside_the_workspace_the_check_tells_nothing(root: Path):
+async def test_the_check_discloses_nothing_outside_the_workspace(root: Path):
     (root / "work").mkdir()
-    tool, path = WriteTool(Workspace(root / "work")), put(root / "secret", b"old")
+    tool, path = WriteTool(Workspace(root / "work")), write_file(root / "secret", b"old")
 
     checked = await tool.check({"file_path": path, "content": "x"}, FileScope().context())
     result = await call(tool, FileScope(), file_path=path, content="x")
@@ -321,10 +323,10 @@ async def test_outside_the_workspace_the_check_tells_nothing(root: Path):
     assert error_of(result) == NOT_READ
 
 
-async def test_without_a_workspace_the_answer_is_the_flag_to_add():
+async def test_without_a_workspace_the_refusal_names_the_flag_to_add():
     tool = WriteTool(Workspace(None, unset_reason="nobody chose"))
 
-    refused = await refusal(tool, FileScope(), "/srv/x")
+    refused = await get_refusal(tool, FileScope(), "/srv/x")
 
     assert refused == Refusal(
         RefusedBy.SEMANTIC, "no workspace: nobody chose; start the server with --workspace DIR"

@@ -1,4 +1,4 @@
-"""Glob: which files a pattern finds, in which order, and which nobody gets to see."""
+"""Glob: matching files, their order, hidden files and limits."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from mcp_dispatch.tools.search.root import SearchFilter, SearchRoot, open_search
 from mcp_dispatch.tools.search.walk import DirectoryWalk, WalkResult
 from tests.support.file_scope import FileScope, error_of, text_of
 
-NOTHING: dict[str, str] = {}
+EMPTY_ENVIRON: dict[str, str] = {}
 
 
 @pytest.fixture
@@ -38,29 +38,29 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tool(root: Path) -> GlobTool:
-    return GlobTool(Workspace(root), NOTHING)
+    return GlobTool(Workspace(root), EMPTY_ENVIRON)
 
 
-def put(path: Path, *, age: int = 0) -> str:
+def create_file(path: Path, *, age: int = 0) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x")
     os.utime(path, (1_000_000 - age, 1_000_000 - age))
     return str(path)
 
 
-def nothing(_: Path) -> bool:
+def hide_nothing(_: Path) -> bool:
     return False
 
 
-async def glob(
+async def run_glob(
     tool: GlobTool,
     pattern: str,
     path: str | None = None,
     *,
-    hides: Callable[[Path], bool] = nothing,
+    hides: Callable[[Path], bool] = hide_nothing,
     cwd: Path | None = None,
 ) -> ToolResult:
-    """As the pipeline calls it; what `check` made of the path is what rules judge."""
+    """Check and run the tool as the pipeline does: the path from `check` is judged."""
     context = replace(FileScope(cwd).context(), is_hidden=hides)
     arguments: JsonObject = (
         {"pattern": pattern} if path is None else {"pattern": pattern, "path": path}
@@ -70,25 +70,29 @@ async def glob(
     return await tool.run(checked, replace(context, judged_paths=judged))
 
 
-async def found(tool: GlobTool, pattern: str, path: str | None = None) -> list[str]:
-    return text_of(await glob(tool, pattern, path)).split("\n")
+async def list_files(tool: GlobTool, pattern: str, path: str | None = None) -> list[str]:
+    return text_of(await run_glob(tool, pattern, path)).split("\n")
 
 
-async def canonical(tool: GlobTool, **arguments: Json) -> JsonObject:
+async def check_arguments(tool: GlobTool, **arguments: Json) -> JsonObject:
     return (await tool.check(arguments, FileScope().context())).arguments
 
 
-async def refusal_of(tool: GlobTool, pattern: str) -> Refusal:
+async def get_refusal(tool: GlobTool, pattern: str) -> Refusal:
     with pytest.raises(Refused) as caught:
-        await glob(tool, pattern)
+        await run_glob(tool, pattern)
     return caught.value.refusal
 
 
 async def test_files_are_listed_by_absolute_path_the_newest_first(tool: GlobTool, root: Path):
-    old, new, middle = put(root / "a.py", age=9), put(root / "z/b.py"), put(root / "c.py", age=5)
-    put(root / "other.txt")
+    old, new, middle = (
+        create_file(root / "a.py", age=9),
+        create_file(root / "z/b.py"),
+        create_file(root / "c.py", age=5),
+    )
+    create_file(root / "other.txt")
 
-    result = await glob(tool, "**/*.py")
+    result = await run_glob(tool, "**/*.py")
 
     assert text_of(result) == f"{new}\n{middle}\n{old}"
     assert isinstance(result.response, dict)
@@ -105,15 +109,15 @@ async def test_files_are_listed_by_absolute_path_the_newest_first(tool: GlobTool
 
 
 async def test_files_of_the_same_time_are_listed_by_name(tool: GlobTool, root: Path):
-    paths = [put(root / name) for name in ("b", "a", "c")]
+    paths = [create_file(root / name) for name in ("b", "a", "c")]
 
-    assert await found(tool, "*") == sorted(paths)
+    assert await list_files(tool, "*") == sorted(paths)
 
 
-async def test_a_pattern_that_fits_nothing_says_so(tool: GlobTool, root: Path):
-    put(root / "a.py")
+async def test_a_pattern_without_matches_returns_no_files_found(tool: GlobTool, root: Path):
+    create_file(root / "a.py")
 
-    result = await glob(tool, "*.rs")
+    result = await run_glob(tool, "*.rs")
 
     assert text_of(result) == "No files found"
     assert isinstance(result.response, dict)
@@ -149,37 +153,37 @@ async def test_patterns_mean_what_shells_mean(
     tool: GlobTool, root: Path, pattern: str, names: list[str]
 ):
     for name in ("a.py", "src/b.py", "src/deep/c.py", "src/deep/d.ts"):
-        put(root / name)
+        create_file(root / name)
 
-    listed = await found(tool, pattern)
+    listed = await list_files(tool, pattern)
 
     assert [name.removeprefix(f"{root}/") for name in listed] == names
 
 
-async def test_a_name_full_of_wildcards_is_found_when_spelled_out(tool: GlobTool, root: Path):
-    route = put(root / "app/[id]/page.tsx")
+async def test_a_name_with_wildcard_characters_matches_literally(tool: GlobTool, root: Path):
+    route = create_file(root / "app/[id]/page.tsx")
 
-    assert await found(tool, "app/[id]/*.tsx") == [route]
-    assert await found(tool, r"app/\[id\]/*.tsx") == [route]
+    assert await list_files(tool, "app/[id]/*.tsx") == [route]
+    assert await list_files(tool, r"app/\[id\]/*.tsx") == [route]
 
 
 async def test_hidden_and_ignored_files_are_found_by_default(tool: GlobTool, root: Path):
     (root / ".git").mkdir()
     (root / ".gitignore").write_text("*.log\n", encoding="utf-8")
-    paths = [put(root / ".env"), put(root / "a.log")]
+    paths = [create_file(root / ".env"), create_file(root / "a.log")]
 
-    listed = await found(tool, "*")
+    listed = await list_files(tool, "*")
 
     assert sorted(listed) == [*sorted(paths)[:1], str(root / ".gitignore"), *sorted(paths)[1:]]
 
 
 async def test_hidden_files_can_be_left_out(root: Path):
-    put(root / ".env")
-    put(root / ".config/x")
-    shown = put(root / "a")
+    create_file(root / ".env")
+    create_file(root / ".config/x")
+    shown = create_file(root / "a")
     tool = GlobTool(Workspace(root), {"CLAUDE_CODE_GLOB_HIDDEN": "false"})
 
-    assert await found(tool, "**/*") == [shown]
+    assert await list_files(tool, "**/*") == [shown]
 
 
 async def test_gitignore_can_be_respected(root: Path):
@@ -190,25 +194,27 @@ async def test_gitignore_can_be_respected(root: Path):
     (root / "sub").mkdir()
     (root / "sub/.gitignore").write_text("!again.log\nown/**/x\n", encoding="utf-8")
     for name in ("a.log", "build/b", "only-here", "#odd", "sub/own/d/x", "sub/deep/build/c"):
-        put(root / name)
-    kept = [put(root / name) for name in ("build.txt", "keep.log", "sub/again.log")]
-    kept += [put(root / "sub/only-here"), put(root / "sub/own/y")]
+        create_file(root / name)
+    kept = [create_file(root / name) for name in ("build.txt", "keep.log", "sub/again.log")]
+    kept += [create_file(root / "sub/only-here"), create_file(root / "sub/own/y")]
     tool = GlobTool(Workspace(root), {"CLAUDE_CODE_GLOB_NO_IGNORE": "false"})
 
-    listed = [name for name in await found(tool, "**/*") if not name.endswith(".gitignore")]
-    below = [name for name in await found(tool, "**/*", "sub") if not name.endswith(".gitignore")]
+    listed = [name for name in await list_files(tool, "**/*") if not name.endswith(".gitignore")]
+    below = [
+        name for name in await list_files(tool, "**/*", "sub") if not name.endswith(".gitignore")
+    ]
 
     assert sorted(listed) == sorted(kept)
     assert sorted(below) == sorted(name for name in kept if "/sub/" in name)
 
 
-async def test_the_insides_of_git_are_listed_only_when_named(tool: GlobTool, root: Path):
-    config, file = put(root / ".git/config"), put(root / "config")
+async def test_the_contents_of_git_are_listed_only_when_named(tool: GlobTool, root: Path):
+    config, file = create_file(root / ".git/config"), create_file(root / "config")
 
-    assert await found(tool, "**/config") == [file]
-    assert await found(tool, ".g*/config") == ["No files found"]
-    assert await found(tool, ".git/*") == [config]
-    assert await found(tool, "*", ".git") == [config]
+    assert await list_files(tool, "**/config") == [file]
+    assert await list_files(tool, ".g*/config") == ["No files found"]
+    assert await list_files(tool, ".git/*") == [config]
+    assert await list_files(tool, "*", ".git") == [config]
 
 
 async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_counted(
@@ -222,7 +228,7 @@ async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_co
     os.utime(newest, (4_000_000_000, 4_000_000_000))
 
     with fail_after(20):
-        result = await glob(tool, "**/*.txt")
+        result = await run_glob(tool, "**/*.txt")
 
     lines = text_of(result).split("\n")
     assert lines[0] == str(newest)
@@ -238,79 +244,79 @@ async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_co
 
 
 async def test_a_file_that_a_rule_hides_is_neither_listed_nor_counted(tool: GlobTool, root: Path):
-    shown = put(root / "a.txt")
-    put(root / "secret/b.txt")
+    shown = create_file(root / "a.txt")
+    create_file(root / "secret/b.txt")
 
-    result = await glob(tool, "**/*.txt", hides=lambda path: "secret" in path.parts)
+    result = await run_glob(tool, "**/*.txt", hides=lambda path: "secret" in path.parts)
 
     assert text_of(result) == shown
     assert isinstance(result.response, dict)
     assert result.response["totalMatches"] == 1
 
 
-async def test_a_rule_on_the_real_place_hides_what_is_searched_through_a_link(
+async def test_a_rule_on_the_real_path_hides_files_searched_through_a_link(
     tool: GlobTool, root: Path
 ):
-    put(root / "real/a.txt")
+    create_file(root / "real/a.txt")
     (root / "link").symlink_to(root / "real")
 
-    by_real_name = await glob(tool, "*", "link", hides=lambda path: "real" in path.parts)
-    by_given_name = await glob(tool, "*", "link", hides=lambda path: "link" in path.parts)
+    by_real_name = await run_glob(tool, "*", "link", hides=lambda path: "real" in path.parts)
+    by_given_name = await run_glob(tool, "*", "link", hides=lambda path: "link" in path.parts)
 
     assert text_of(by_real_name) == "No files found"
     assert text_of(by_given_name) == "No files found"
 
 
 async def test_a_link_to_a_file_is_listed_by_its_own_name(tool: GlobTool, root: Path):
-    target, link = put(root / "a.txt", age=3), root / "b.txt"
+    target, link = create_file(root / "a.txt", age=3), root / "b.txt"
     link.symlink_to("a.txt")
 
-    assert await found(tool, "*.txt") == [target, str(link)]
+    assert await list_files(tool, "*.txt") == [target, str(link)]
 
 
 async def test_a_link_to_a_hidden_file_is_hidden_at_either_end(tool: GlobTool, root: Path):
-    put(root / "secret")
+    create_file(root / "secret")
     (root / "step").symlink_to("secret")
     (root / "link.txt").symlink_to("step")
 
     for end in ("secret", "step", "link.txt"):
-        result = await glob(tool, "*.txt", hides=lambda path, end=end: path.name == end)
+        result = await run_glob(tool, "*.txt", hides=lambda path, end=end: path.name == end)
         assert text_of(result) == "No files found"
 
 
 async def test_linked_directories_are_not_entered(tool: GlobTool, root: Path):
-    put(root.parent / "outside/a.txt")
+    create_file(root.parent / "outside/a.txt")
     (root / "out").symlink_to(root.parent / "outside")
     (root / "loop").symlink_to(root)
-    inside = put(root / "b.txt")
+    inside = create_file(root / "b.txt")
 
-    assert await found(tool, "**/*.txt") == [inside]
-    assert await found(tool, "*/a.txt") == ["No files found"]
+    assert await list_files(tool, "**/*.txt") == [inside]
+    assert await list_files(tool, "*/a.txt") == ["No files found"]
 
 
-async def test_links_in_a_circle_and_links_to_nothing_are_left_out(tool: GlobTool, root: Path):
+async def test_link_cycles_and_dangling_links_are_left_out(tool: GlobTool, root: Path):
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
     (root / "dangling").symlink_to("nowhere")
 
-    assert await found(tool, "**/*") == ["No files found"]
+    assert await list_files(tool, "**/*") == ["No files found"]
 
 
-async def test_pipes_and_sockets_are_no_files(tool: GlobTool, root: Path):
+async def test_pipes_and_sockets_are_not_listed(tool: GlobTool, root: Path):
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.fsencode(root / "socket"))
 
-        assert await found(tool, "*") == ["No files found"]
+        assert await list_files(tool, "*") == ["No files found"]
 
 
-async def test_odd_names_stay_one_line_each(tool: GlobTool, root: Path):
-    put(root / "-dash")
-    put(root / "new\nline")
+async def test_unusual_names_stay_on_one_line(tool: GlobTool, root: Path):
+    create_file(root / "-dash")
+    create_file(root / "new\nline")
     (root / os.fsdecode(b"bad\xff")).write_bytes(b"")
-    put(root / "ünï")
+    create_file(root / "ünï")
 
-    result = await glob(tool, "*")
+    result = await run_glob(tool, "*")
 
     expected = [
         f"{root}/-dash",
@@ -323,11 +329,11 @@ async def test_odd_names_stay_one_line_each(tool: GlobTool, root: Path):
 
 
 async def test_the_current_directory_is_where_a_search_starts(tool: GlobTool, root: Path):
-    put(root / "a.txt")
-    below = put(root / "sub/b.txt")
+    create_file(root / "a.txt")
+    below = create_file(root / "sub/b.txt")
 
-    assert text_of(await glob(tool, "*", cwd=root / "sub")) == below
-    assert text_of(await glob(tool, "*", ".", cwd=root / "sub")) == below
+    assert text_of(await run_glob(tool, "*", cwd=root / "sub")) == below
+    assert text_of(await run_glob(tool, "*", ".", cwd=root / "sub")) == below
 
 
 async def test_rules_judge_exactly_the_directory_that_is_searched(tool: GlobTool, root: Path):
@@ -348,12 +354,12 @@ async def test_rules_judge_exactly_the_directory_that_is_searched(tool: GlobTool
     ]
 
     for given_arguments, expected in cases:
-        checked = await canonical(tool, **given_arguments)
+        checked = await check_arguments(tool, **given_arguments)
         subject = Subject("Glob", "Glob", None, checked, given_arguments, cwd=root)
 
         assert checked == expected
         assert subject.read_paths == (expected["path"],)
-        assert await canonical(tool, **checked) == expected
+        assert await check_arguments(tool, **checked) == expected
 
 
 @pytest.mark.parametrize(
@@ -361,7 +367,7 @@ async def test_rules_judge_exactly_the_directory_that_is_searched(tool: GlobTool
     ["*/../x", "{../x,y}", "{a,.}./b", r"*/\../x", "{/etc,x}/*", "x{,/../..}/*", ".."],
 )
 async def test_a_pattern_that_leads_out_behind_a_wildcard_is_refused(tool: GlobTool, pattern: str):
-    assert await refusal_of(tool, pattern) == Refusal(
+    assert await get_refusal(tool, pattern) == Refusal(
         RefusedBy.SEMANTIC,
         f"{pattern!r}: '/' at the start of an alternative and '..' after a wildcard lead out of"
         " the directory; give that directory as path instead",
@@ -370,7 +376,7 @@ async def test_a_pattern_that_leads_out_behind_a_wildcard_is_refused(tool: GlobT
 
 async def test_patterns_that_cannot_be_used_are_refused(tool: GlobTool):
     messages = [
-        (await refusal_of(tool, pattern)).message
+        (await get_refusal(tool, pattern)).message
         for pattern in ("a\0b", "\ud800", "x" * 5000, "{a,b}" * 9, "{a,b}" * 8 + "/x" * 2000, "")
     ]
 
@@ -384,24 +390,24 @@ async def test_patterns_that_cannot_be_used_are_refused(tool: GlobTool):
     ]
 
 
-async def test_a_directory_that_is_none_is_an_error_that_names_it(tool: GlobTool, root: Path):
-    file = put(root / "a.txt")
+async def test_a_path_that_is_no_directory_is_an_error_that_names_it(tool: GlobTool, root: Path):
+    file = create_file(root / "a.txt")
     os.mkfifo(root / "pipe")
 
-    assert error_of(await glob(tool, "*", "nowhere")) == f"Path does not exist: {root}/nowhere"
-    assert error_of(await glob(tool, "*", "a.txt/b")) == f"Path does not exist: {root}/a.txt/b"
-    assert error_of(await glob(tool, "*", "a.txt")) == (
+    assert error_of(await run_glob(tool, "*", "nowhere")) == f"Path does not exist: {root}/nowhere"
+    assert error_of(await run_glob(tool, "*", "a.txt/b")) == f"Path does not exist: {root}/a.txt/b"
+    assert error_of(await run_glob(tool, "*", "a.txt")) == (
         f"{file} is a file, and Glob searches directories. Use Read or Grep."
     )
-    assert error_of(await glob(tool, "*", "pipe")) == (
+    assert error_of(await run_glob(tool, "*", "pipe")) == (
         f"{root}/pipe is neither a directory nor a regular file."
     )
-    assert error_of(await glob(tool, "*", "/proc/self")) == (
+    assert error_of(await run_glob(tool, "*", "/proc/self")) == (
         "/proc/self belongs to the kernel and has no ordinary files. Use Bash."
     )
 
 
-async def test_a_place_that_was_not_judged_is_not_searched(tool: GlobTool, root: Path):
+async def test_a_root_that_was_not_judged_is_not_searched(tool: GlobTool, root: Path):
     context = replace(FileScope().context(), judged_paths=frozenset({root}))
     (root / "link").symlink_to(root.parent)
 
@@ -420,8 +426,11 @@ def test_a_directory_that_became_a_link_is_not_entered(root: Path):
         pass
 
 
-def walked(
-    root: Path, pattern: str, expired: Callable[[], bool], hides: Callable[[Path], bool] = nothing
+def run_walk(
+    root: Path,
+    pattern: str,
+    expired: Callable[[], bool],
+    hides: Callable[[Path], bool] = hide_nothing,
 ) -> WalkResult:
     place = SearchRoot(root, root, is_file=False)
     with open_search_root(place) as descriptor:
@@ -432,9 +441,9 @@ def walked(
 
 def test_a_directory_swapped_for_a_link_during_the_walk_is_not_followed(root: Path):
     outside = root.parent / "outside"
-    put(outside / "secret.txt")
+    create_file(outside / "secret.txt")
     (root / "sub").mkdir()
-    put(root / "a.txt")
+    create_file(root / "a.txt")
 
     def swap(_: Path) -> bool:
         if (root / "sub").is_dir() and not (root / "sub").is_symlink():
@@ -442,43 +451,43 @@ def test_a_directory_swapped_for_a_link_during_the_walk_is_not_followed(root: Pa
             (root / "sub").symlink_to(outside)
         return False
 
-    result = walked(root, "**/*.txt", lambda: False, swap)
+    result = run_walk(root, "**/*.txt", lambda: False, swap)
 
     assert result == WalkResult(("a.txt",), 1, result.unreadable, complete=True)
     assert (root / "sub").is_symlink()
 
 
 def test_a_file_that_disappears_during_the_walk_is_left_out(root: Path):
-    put(root / "a.txt")
-    put(root / "b.txt")
+    create_file(root / "a.txt")
+    create_file(root / "b.txt")
 
     def remove(path: Path) -> bool:
         path.unlink()
         return False
 
-    assert walked(root, "*", lambda: False, remove) == WalkResult((), 0, 0, complete=True)
+    assert run_walk(root, "*", lambda: False, remove) == WalkResult((), 0, 0, complete=True)
 
 
-def test_a_walk_that_runs_out_of_time_gives_what_it_has(root: Path):
+def test_a_walk_that_times_out_returns_what_it_found(root: Path):
     for number in range(50):
-        put(root / f"f{number}")
+        create_file(root / f"f{number}")
     looks = iter([False] * 10 + [True] * 100)
 
-    result = walked(root, "*", lambda: next(looks))
+    result = run_walk(root, "*", lambda: next(looks))
 
     assert (len(result.newest), result.total, result.complete) == (10, 10, False)
 
 
-async def test_a_search_that_found_something_in_its_time_says_that_there_may_be_more(root: Path):
-    paths = [put(root / "a"), put(root / "b")]
+async def test_a_glob_that_times_out_returns_partial_results_with_a_note(root: Path):
+    paths = [create_file(root / "a"), create_file(root / "b")]
     asked: list[Path] = []
-    tool = GlobTool(Workspace(root), NOTHING, clock=lambda: 20.0 * len(asked))
+    tool = GlobTool(Workspace(root), EMPTY_ENVIRON, clock=lambda: 20.0 * len(asked))
 
     def take_all_the_time(path: Path) -> bool:
         asked.append(path)
         return False
 
-    result = await glob(tool, "**/*", hides=take_all_the_time)
+    result = await run_glob(tool, "**/*", hides=take_all_the_time)
 
     first, _, note = text_of(result).split("\n")
     assert first in paths
@@ -497,11 +506,11 @@ async def test_a_search_that_found_something_in_its_time_says_that_there_may_be_
     }
 
 
-async def test_a_search_that_found_nothing_in_its_time_is_an_error(root: Path):
-    put(root / "a")
-    tool = GlobTool(Workspace(root), NOTHING, seconds=0)
+async def test_a_glob_that_times_out_without_results_is_an_error(root: Path):
+    create_file(root / "a")
+    tool = GlobTool(Workspace(root), EMPTY_ENVIRON, seconds=0)
 
-    assert error_of(await glob(tool, "*")) == (
+    assert error_of(await run_glob(tool, "*")) == (
         "Nothing was found in 0 seconds, and the search was not over."
         " Give a narrower path or pattern."
     )
@@ -509,7 +518,7 @@ async def test_a_search_that_found_nothing_in_its_time_is_an_error(root: Path):
 
 async def test_a_cancelled_search_stops_its_walk(tool: GlobTool, root: Path):
     for number in range(100):
-        put(root / f"f{number}")
+        create_file(root / f"f{number}")
     inside, go_on, again = threading.Event(), threading.Event(), threading.Event()
 
     def hold(_: Path) -> bool:
@@ -523,18 +532,18 @@ async def test_a_cancelled_search_stops_its_walk(tool: GlobTool, root: Path):
         async with create_task_group() as tasks:
 
             async def search() -> None:
-                await glob(tool, "*", hides=hold)
+                await run_glob(tool, "*", hides=hold)
 
             tasks.start_soon(search)
             await to_thread.run_sync(inside.wait, 5)
             tasks.cancel_scope.cancel()
     go_on.set()
 
-    # The walk is nobody's any more: that it does not go on can only be seen by its silence.
+    # The walk runs in an abandoned thread; only the absence of further calls shows that it ended.
     assert not await to_thread.run_sync(again.wait, 0.3)
 
 
-def test_what_lies_too_deep_is_said_to_be_unreadable(root: Path):
+def test_directories_below_the_maximum_depth_count_as_unreadable(root: Path):
     here = os.open(root, os.O_RDONLY)
     for _ in range(210):
         os.mkdir("d", dir_fd=here)
@@ -543,33 +552,35 @@ def test_what_lies_too_deep_is_said_to_be_unreadable(root: Path):
         here = below
     os.close(here)
 
-    assert walked(root, "**/*", lambda: False) == WalkResult((), 0, 1, complete=True)
+    assert run_walk(root, "**/*", lambda: False) == WalkResult((), 0, 1, complete=True)
 
 
 async def test_directories_that_cannot_be_read_are_counted(tool: GlobTool, root: Path):
-    path = put(root / "a")
+    path = create_file(root / "a")
     deep = root
     for _ in range(201):
         deep = deep / "d"
     deep.mkdir(parents=True)
 
-    assert text_of(await glob(tool, "**/*")) == (
+    assert text_of(await run_glob(tool, "**/*")) == (
         f"{path}\n\n(Directories that could not be read: 1.)"
     )
 
 
-def test_only_directories_that_can_match_are_looked_into(root: Path):
-    put(root / "src/a.py")
+def test_only_directories_that_can_match_are_entered(root: Path):
+    create_file(root / "src/a.py")
     deep = root / "other"
     for _ in range(201):
         deep = deep / "d"
     deep.mkdir(parents=True)
 
-    assert walked(root, "src/*.py", lambda: False) == WalkResult(("src/a.py",), 1, 0, complete=True)
-    assert walked(root, "**/*.py", lambda: False).unreadable == 1
+    assert run_walk(root, "src/*.py", lambda: False) == WalkResult(
+        ("src/a.py",), 1, 0, complete=True
+    )
+    assert run_walk(root, "**/*.py", lambda: False).unreadable == 1
 
 
-def test_hostile_patterns_match_in_no_time(root: Path):
+def test_hostile_patterns_match_quickly(root: Path):
     name = "a" * 255
     for pattern in ("*a" * 120 + "b", "?*" * 100 + "b", "[a-z]*" * 80 + "!", "**/" * 1000 + "x"):
         parsed = parse_glob(pattern)
@@ -579,7 +590,7 @@ def test_hostile_patterns_match_in_no_time(root: Path):
         assert not with_time.matches(name)
 
 
-def parsed_unless_refused(pattern: str) -> GlobPattern | None:
+def parse_unless_refused(pattern: str) -> GlobPattern | None:
     try:
         return parse_glob(pattern)
     except Refused:
@@ -588,8 +599,8 @@ def parsed_unless_refused(pattern: str) -> GlobPattern | None:
 
 @settings(max_examples=300, deadline=200)
 @given(st.text("ab*?[]!{},\\./~", min_size=1, max_size=40), st.text("ab.", min_size=1))
-def test_no_pattern_has_a_way_up_in_it(pattern: str, name: str):
-    parsed = parsed_unless_refused(pattern) or parse_glob("*")
+def test_no_parsed_pattern_contains_a_parent_segment(pattern: str, name: str):
+    parsed = parse_unless_refused(pattern) or parse_glob("*")
 
     below = PatternLevel(parsed, parsed.find_start_positions()).enter_directory(name)
 
@@ -602,7 +613,7 @@ async def test_hostile_strings_never_lead_out_of_the_workspace(
 ):
     naughty = json.loads((data_dir / "strings/blns.json").read_text(encoding="utf-8"))
     traversal = json.loads((data_dir / "strings/path_traversal.json").read_text(encoding="utf-8"))
-    put(root / "a.txt")
+    create_file(root / "a.txt")
     context = replace(FileScope().context(), judged_paths=frozenset({root}))
 
     async def run(arguments: JsonObject) -> ToolResult | None:
@@ -619,9 +630,9 @@ async def test_hostile_strings_never_lead_out_of_the_workspace(
 
 
 async def test_glob_needs_a_workspace(root: Path):
-    tool = GlobTool(Workspace(None, unset_reason="nobody chose one"), NOTHING)
+    tool = GlobTool(Workspace(None, unset_reason="nobody chose one"), EMPTY_ENVIRON)
 
-    assert (await refusal_of(tool, "*")).message == (
+    assert (await get_refusal(tool, "*")).message == (
         "no workspace: nobody chose one; start the server with --workspace DIR"
     )
 
