@@ -22,7 +22,7 @@ from mcp_dispatch.hooks.matcher import (
 )
 from mcp_dispatch.model.decision import Origin
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.settings.problems import ProblemReporter, describe_value
+from mcp_dispatch.settings.problems import ProblemReporter, SettingsProblem, describe_value
 
 _GROUP_KEYS: Final = frozenset({"matcher", "hooks"})
 
@@ -89,16 +89,16 @@ class HookConfig:
 
 def parse_hooks(
     sources: Sequence[HookSource], check_condition: ConditionCheck = _accept_condition
-) -> tuple[HookConfig, tuple[str, ...]]:
+) -> tuple[HookConfig, tuple[SettingsProblem, ...]]:
     """The hooks of all files in the order given, and what was skipped or read differently.
 
     Only what cannot be run is skipped. A hook with one bad option runs without that option: a
     guard that is left out guards nothing.
     """
-    problems: list[str] = []
+    problems: list[SettingsProblem] = []
     hooks: list[Hook] = []
     for source in sources:
-        report = ProblemReporter(str(source.file), "hooks", problems)
+        report = ProblemReporter(source.file, "hooks", problems)
         hooks.extend(_parse_file(source, check_condition, report))
     return HookConfig(tuple(hooks)), tuple(problems)
 

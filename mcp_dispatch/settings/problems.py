@@ -1,4 +1,4 @@
-"""What is wrong in a settings file, in words for the person who wrote it."""
+"""Problems in settings files, described for the person who wrote the file."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 from mcp_dispatch.model.json import Json
-from mcp_dispatch.model.text import escape_unprintable, format_excerpt
+from mcp_dispatch.model.text import escape_unprintable, format_excerpt, truncate
 
 _MAX_VALUE_CHARS = 80
 
@@ -18,7 +18,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SettingsProblem:
-    """One entry that has no effect, or not the one its author may expect."""
+    """One entry that has no effect, or a different effect than its author may expect."""
 
     severity: Severity
     file: Path
@@ -31,23 +31,13 @@ class SettingsProblem:
         return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
 
 
-def format_value(value: Json) -> str:
-    """A value for a message: as JSON, short; of lists and objects only that they are one."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value)
-    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
-
-
 @dataclass(frozen=True, slots=True)
 class ProblemReporter:
-    """Collects problems about one place of a file."""
+    """Appends warnings about one key of a file to `problems`."""
 
-    file: str
+    file: Path
     key: str
-    problems: list[str]
+    problems: list[SettingsProblem]
 
     def enter_key(self, key: str) -> "ProblemReporter":
         return ProblemReporter(self.file, f"{self.key}.{format_excerpt(key)}", self.problems)
@@ -55,19 +45,29 @@ class ProblemReporter:
     def enter_item(self, index: int) -> "ProblemReporter":
         return ProblemReporter(self.file, f"{self.key}[{index}]", self.problems)
 
-    def report(self, problem: str) -> None:
-        self.problems.append(f"{escape_unprintable(self.file)}: {self.key}: {problem}")
+    def report(self, message: str) -> None:
+        file = Path(escape_unprintable(str(self.file)))
+        self.problems.append(SettingsProblem(Severity.WARNING, file, self.key, message))
 
     def report_unexpected(self, expectation: str, value: Json) -> None:
         self.report(f"expected {expectation}, got {describe_value(value)}; it is skipped")
 
 
+def format_value(value: Json) -> str:
+    """Return a scalar as short ASCII JSON. Lists and objects are only named, not shown."""
+    return _name_container(value) or truncate(json.dumps(value), _MAX_VALUE_CHARS)
+
+
 def describe_value(value: Json) -> str:
-    """Short and as JSON; of lists and objects only that they are one, for they may hold secrets."""
+    """Like `format_value`, for hook settings: a missing value is "nothing", and printable
+    characters outside ASCII are shown as they are."""
     if value is None:
         return "nothing"
+    return _name_container(value) or format_excerpt(json.dumps(value, ensure_ascii=False))
+
+
+def _name_container(value: Json) -> str | None:
+    # The content of a list or an object is not shown: it may be a secret.
     if isinstance(value, dict):
         return "an object"
-    if isinstance(value, list):
-        return "a list"
-    return format_excerpt(json.dumps(value, ensure_ascii=False))
+    return "a list" if isinstance(value, list) else None

@@ -198,8 +198,9 @@ def test_rules_of_a_workspace_file_are_anchored_at_the_workspace(
     ("text", "reason"),
     [
         ("{", "not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
-        ('{"a": 1,}', "not JSON: Expecting property name"),
-        ('{"a": [1,]}', "not JSON: Expecting value"),
+        # The wording for a trailing comma differs between versions of Python.
+        ('{"a": 1,}', "not JSON: "),
+        ('{"a": [1,]}', "not JSON: "),
         ('{} // "comment"', "not JSON: Extra data"),
         ('{"a": NaN}', "not JSON: NaN is not a JSON number"),
         ("[]", "expected an object at the top"),
