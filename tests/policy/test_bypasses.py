@@ -1,4 +1,4 @@
-"""Ways around rules that were once open elsewhere, by the mechanism that each of them used."""
+"""Known bypasses of rules in similar software, by mechanism."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +69,7 @@ HIDDEN_PARTS = {
 
 
 @pytest.mark.parametrize("command", HIDDEN_PARTS.values(), ids=HIDDEN_PARTS.keys())
-def test_no_way_of_writing_hides_a_denied_command(tmp_path: Path, command: str):
+def test_no_spelling_hides_a_denied_command(tmp_path: Path, command: str):
     denied = evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command)
     asked = policy(tmp_path, Rules(ask=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS).evaluate(
         bash(command, tmp_path)
@@ -83,7 +83,7 @@ def test_no_way_of_writing_hides_a_denied_command(tmp_path: Path, command: str):
     assert allowed is not ALLOW
 
 
-def test_a_wildcard_does_not_reach_over_an_operator(tmp_path: Path):
+def test_a_wildcard_does_not_match_across_an_operator(tmp_path: Path):
     for command in ("git log; rm x", "git log && rm x", "git log | sh", "git log\nrm x"):
         assert (
             evaluate_command(tmp_path, Rules(allow=["Bash(git *)", "Bash(git log*)"]), command)
@@ -98,7 +98,7 @@ def test_a_wildcard_does_not_reach_over_an_operator(tmp_path: Path):
         *("=ls", "ls =(id)", "[[ a =~ $(id) ]]", "DIRSTACKSIZE='$(id)'", "(( a = 1 ))", "let a=1"),
     ],
 )
-def test_assignments_and_forms_that_evaluate_do_not_run_unasked(tmp_path: Path, command: str):
+def test_assignments_and_evaluating_forms_need_an_answer(tmp_path: Path, command: str):
     assert not is_unprompted(tmp_path, command)
     assert not is_unprompted(tmp_path, f"{command}; ls")
 
@@ -119,7 +119,7 @@ def test_assignments_and_forms_that_evaluate_do_not_run_unasked(tmp_path: Path, 
         ),
     ],
 )
-def test_a_deny_looks_past_every_assignment(tmp_path: Path, command: str):
+def test_a_deny_applies_after_every_assignment(tmp_path: Path, command: str):
     assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
 
 
@@ -131,7 +131,7 @@ def test_a_deny_looks_past_every_assignment(tmp_path: Path, command: str):
         *("TZ='$(id)'", "LANG=$(id)", "LC_ALL=`id`", "PS4=x", "PROMPT_COMMAND=x", "HOME=."),
     ],
 )
-def test_a_variable_before_a_harmless_command_is_asked_about(tmp_path: Path, variable: str):
+def test_a_variable_before_a_harmless_command_needs_an_answer(tmp_path: Path, variable: str):
     assert not is_unprompted(tmp_path, f"{variable} ls")
     assert not is_unprompted(tmp_path, f"{variable}; ls")
     assert evaluate_command(tmp_path, Rules(allow=["Bash(ls:*)"]), f"{variable} ls") is ASK
@@ -145,7 +145,7 @@ def test_a_variable_before_a_harmless_command_is_asked_about(tmp_path: Path, var
         *("timeout 5 nice sudo env A=1", "time", "doas", "flock f", "chroot /", "strace"),
     ],
 )
-def test_a_wrapper_hides_no_denied_command_and_grants_nothing(tmp_path: Path, wrapper: str):
+def test_a_wrapper_neither_hides_a_denied_command_nor_allows_one(tmp_path: Path, wrapper: str):
     command = f"{wrapper} rm x"
 
     assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
@@ -157,7 +157,7 @@ def test_a_wrapper_hides_no_denied_command_and_grants_nothing(tmp_path: Path, wr
 @pytest.mark.parametrize(
     "command", ["bash -c 'rm x'", "busybox sh -c 'rm x'", "ssh h 'rm x'", "eval 'rm x'", "sh -c rm"]
 )
-def test_a_shell_in_a_string_is_read_by_a_deny(tmp_path: Path, command: str):
+def test_a_deny_applies_to_a_script_in_a_string(tmp_path: Path, command: str):
     assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), command) is DENY
 
 
@@ -169,32 +169,32 @@ def test_a_substitution_does_not_run_under_an_allow_for_the_outer_command(tmp_pa
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("command", ["cd a | rm x", "cd a && rm x | cat", "(cd a; rm x) | cat"])
-def test_a_cd_in_a_pipe_does_not_soften_a_deny(tmp_path: Path, command: str, mode: PermissionMode):
-    judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
+def test_a_cd_in_a_pipe_does_not_weaken_a_deny(tmp_path: Path, command: str, mode: PermissionMode):
+    configured = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
 
-    assert judged.evaluate(bash(command, tmp_path)).effect is DENY
+    assert configured.evaluate(bash(command, tmp_path)).effect is DENY
 
 
-def test_a_compound_command_is_asked_about_in_bypass_mode_too(tmp_path: Path):
-    judged = policy(tmp_path, Rules(ask=["Bash(push:*)"]), PermissionMode.BYPASS_PERMISSIONS)
+def test_an_ask_rule_applies_to_a_compound_command_in_bypass_mode(tmp_path: Path):
+    configured = policy(tmp_path, Rules(ask=["Bash(push:*)"]), PermissionMode.BYPASS_PERMISSIONS)
 
     for command in ("ls && push", "ls; (push x)", "echo $(push)"):
-        assert judged.evaluate(bash(command, tmp_path)).effect is ASK
+        assert configured.evaluate(bash(command, tmp_path)).effect is ASK
 
 
-# --- who is stricter --------------------------------------------------------------------------
+# --- precedence -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_hook_softens_a_deny_and_none_skips_an_ask_rule(tmp_path: Path, mode: PermissionMode):
+def test_no_hook_weakens_a_deny_or_skips_an_ask_rule(tmp_path: Path, mode: PermissionMode):
     rules = Rules(allow=["Bash"], ask=["Bash(asked)"], deny=["Bash(denied)"])
-    judged = policy(tmp_path, rules, mode)
+    configured = policy(tmp_path, rules, mode)
 
     for hooks in ([HOOK_ALLOWS], [HOOK_ASKS], [HOOK_ASKS, HOOK_ALLOWS]):
-        assert judged.evaluate(bash("denied", tmp_path), hook_votes=hooks).effect is DENY
+        assert configured.evaluate(bash("denied", tmp_path), hook_votes=hooks).effect is DENY
         quiet = mode is PermissionMode.DONT_ASK
         expected = DENY if quiet else ASK
-        assert judged.evaluate(bash("asked", tmp_path), hook_votes=hooks).effect is expected
+        assert configured.evaluate(bash("asked", tmp_path), hook_votes=hooks).effect is expected
 
 
 @pytest.mark.parametrize("lower", list(LayerKind))
@@ -207,35 +207,35 @@ def test_no_layer_allows_what_another_asks_about_or_denies(
 
     for strict in (ASK, DENY):
         rules = (of(higher, ALLOW), of(lower, strict))
-        judged = policy(tmp_path, settings=Settings(rules=RuleSettings(texts=rules)))
-        assert judged.evaluate(bash("x y", tmp_path)).effect is strict
+        configured = policy(tmp_path, settings=Settings(rules=RuleSettings(texts=rules)))
+        assert configured.evaluate(bash("x y", tmp_path)).effect is strict
 
 
-def test_new_arguments_are_judged_again(tmp_path: Path):
-    """A hook's `updatedInput` once passed unread: the subject of a decision is what will run."""
-    judged = policy(tmp_path, Rules(allow=["Bash(ls:*)"], deny=["Bash(rm:*)"]))
+def test_changed_arguments_are_checked_again(tmp_path: Path):
+    """A decision applies to the arguments that run, also after the `updatedInput` of a hook."""
+    configured = policy(tmp_path, Rules(allow=["Bash(ls:*)"], deny=["Bash(rm:*)"]))
 
-    assert judged.evaluate(bash("ls", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is ALLOW
-    assert judged.evaluate(bash("rm x", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is DENY
+    assert configured.evaluate(bash("ls", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is ALLOW
+    assert configured.evaluate(bash("rm x", tmp_path), hook_votes=[HOOK_ALLOWS]).effect is DENY
 
 
 # --- paths ------------------------------------------------------------------------------------
 
 
-def test_a_new_file_below_a_linked_directory_is_written_where_the_link_leads(tmp_path: Path):
+def test_a_new_file_below_a_linked_directory_is_checked_at_the_target_of_the_link(tmp_path: Path):
     workspace = tmp_path / "w"
     (workspace / "src").mkdir(parents=True)
     (tmp_path / "out").mkdir()
     (workspace / "src" / "link").symlink_to(tmp_path / "out")
-    judged = policy(
+    configured = policy(
         workspace, Rules(allow=[f"Edit(/{workspace}/**)"], deny=[f"Edit(/{tmp_path}/out/x)"])
     )
 
-    assert judged.evaluate(on_file("Write", workspace / "src" / "link" / "new")).effect is ASK
-    assert judged.evaluate(on_file("Write", workspace / "src" / "link" / "x")).effect is DENY
+    assert configured.evaluate(on_file("Write", workspace / "src" / "link" / "new")).effect is ASK
+    assert configured.evaluate(on_file("Write", workspace / "src" / "link" / "x")).effect is DENY
 
 
-def test_one_directory_is_meant_here_in_allow_and_anywhere_in_deny(tmp_path: Path):
+def test_a_directory_pattern_applies_here_in_allow_and_at_any_depth_in_deny(tmp_path: Path):
     nested, here = tmp_path / "vendor/src/a", tmp_path / "src/a"
     allowed = policy(tmp_path, Rules(allow=["Edit(src/**)"]))
     denied = policy(tmp_path, Rules(allow=["Edit"], deny=["Edit(src/**)"]))
@@ -246,29 +246,29 @@ def test_one_directory_is_meant_here_in_allow_and_anywhere_in_deny(tmp_path: Pat
     assert denied.evaluate(on_file("Edit", nested)).effect is DENY
 
 
-def test_a_deny_with_a_trailing_slash_guards_the_directory(tmp_path: Path):
+def test_a_deny_with_a_trailing_slash_covers_the_directory(tmp_path: Path):
     home = tmp_path / "home"
     (home / ".aws").mkdir(parents=True)
-    judged = policy(tmp_path, Rules(allow=["Read"], deny=["Read(~/.aws/)"]), home=home)
+    configured = policy(tmp_path, Rules(allow=["Read"], deny=["Read(~/.aws/)"]), home=home)
 
-    assert judged.evaluate(on_file("Read", home / ".aws" / "credentials")).effect is DENY
-    assert judged.evaluate(on_file("Read", home / ".aws")).effect is DENY
-    assert judged.evaluate(bash("cat ~/.aws/credentials", tmp_path)).effect is DENY
-    assert judged.build_hidden_paths(None)(home / ".aws" / "config")
+    assert configured.evaluate(on_file("Read", home / ".aws" / "credentials")).effect is DENY
+    assert configured.evaluate(on_file("Read", home / ".aws")).effect is DENY
+    assert configured.evaluate(bash("cat ~/.aws/credentials", tmp_path)).effect is DENY
+    assert configured.build_hidden_paths(None)(home / ".aws" / "config")
 
 
-def test_the_file_that_a_linked_settings_file_leads_to_is_protected(tmp_path: Path):
+def test_the_target_of_a_linked_settings_file_is_protected(tmp_path: Path):
     real, link = tmp_path / "real.json", tmp_path / "link.json"
     real.write_text("{}", encoding="utf-8")
     link.symlink_to(real)
     rules = Rules(allow=["Edit", "Bash"]).texts()
-    judged = policy(
+    configured = policy(
         tmp_path,
         settings=Settings(rules=RuleSettings(texts=rules), report=SettingsReport(files=(link,))),
     )
 
-    assert judged.evaluate(on_file("Edit", real)).effect is DENY
-    assert judged.evaluate(bash("echo x > real.json", tmp_path)).effect is DENY
+    assert configured.evaluate(on_file("Edit", real)).effect is DENY
+    assert configured.evaluate(bash("echo x > real.json", tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,9 @@ def test_a_deny_of_writing_covers_redirects_at_any_depth(tmp_path: Path, command
         *("cat > f", "echo x > f", "ls >> f", "pwd 2> f", "LS -la", "Cat a", "history", "fc -e x"),
     ],
 )
-def test_no_flag_and_no_glob_turns_a_look_into_more_unasked(tmp_path: Path, command: str):
+def test_no_flag_or_glob_makes_a_read_only_command_do_more_without_asking(
+    tmp_path: Path, command: str
+):
     assert not is_unprompted(tmp_path, command)
 
 
@@ -346,30 +348,30 @@ def test_no_flag_and_no_glob_turns_a_look_into_more_unasked(tmp_path: Path, comm
 
 
 @pytest.mark.parametrize("name", ["__proto__", "constructor", "toString", "__class__", "..", ""])
-def test_a_tool_with_a_name_that_means_something_elsewhere_is_an_ordinary_tool(
+def test_a_server_tool_with_the_name_of_a_claude_code_tool_is_an_ordinary_tool(
     tmp_path: Path, name: str
 ):
-    judged = policy(tmp_path, Rules(allow=["mcp__a__b"], deny=["mcp__c"]))
+    configured = policy(tmp_path, Rules(allow=["mcp__a__b"], deny=["mcp__c"]))
 
-    assert judged.evaluate(upstream("a", name)).effect is ASK
-    assert judged.evaluate(upstream("c", name)).effect is DENY
+    assert configured.evaluate(upstream("a", name)).effect is ASK
+    assert configured.evaluate(upstream("c", name)).effect is DENY
     assert policy(tmp_path, Rules(allow=["mcp__a"])).evaluate(upstream("a", name)).effect is ALLOW
 
 
-def test_a_server_that_calls_its_tool_like_a_built_in_gets_none_of_its_rules(tmp_path: Path):
-    judged = policy(tmp_path, Rules(allow=["Bash", "Read"]))
+def test_rules_of_a_built_in_do_not_apply_to_a_server_tool_of_that_name(tmp_path: Path):
+    configured = policy(tmp_path, Rules(allow=["Bash", "Read"]))
 
     for tool in ("Bash", "Read", "tool_search"):
-        assert judged.evaluate(upstream("evil", tool, exposed=f"evil__{tool}")).effect is ASK
+        assert configured.evaluate(upstream("evil", tool, exposed=f"evil__{tool}")).effect is ASK
 
 
-def test_what_a_server_says_of_its_own_tool_allows_nothing(tmp_path: Path):
+def test_annotations_of_a_server_tool_allow_nothing(tmp_path: Path):
     claimed = replace(upstream("evil", "read"), read_only=True)
 
     for mode in PermissionMode:
         if mode is not PermissionMode.BYPASS_PERMISSIONS:
-            judged = policy(tmp_path, Rules(allow=["mcp__known"]), mode)
-            assert judged.evaluate(claimed).effect is not ALLOW
+            configured = policy(tmp_path, Rules(allow=["mcp__known"]), mode)
+            assert configured.evaluate(claimed).effect is not ALLOW
 
 
 # --- over-blocking is a bug too ---------------------------------------------------------------
@@ -391,5 +393,5 @@ def test_what_a_server_says_of_its_own_tool_allows_nothing(tmp_path: Path):
         (Rules(allow=["Bash(make:*)"]), "timeout 60 make -j4"),
     ],
 )
-def test_what_no_rule_means_is_not_in_the_way(tmp_path: Path, rules: Rules, command: str):
+def test_a_command_that_no_rule_matches_is_not_denied(tmp_path: Path, rules: Rules, command: str):
     assert evaluate_command(tmp_path, rules, command) is ALLOW

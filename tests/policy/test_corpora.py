@@ -1,4 +1,4 @@
-"""Commands that others have labelled, judged with no rules in an empty workspace."""
+"""Labelled commands of other projects, evaluated with no rules in an empty workspace."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ LISTED = Path(__file__).with_name("disputed.md")
 
 @dataclass(frozen=True)
 class CorpusResult:
-    """The commands of one corpus that are not disputed, and those of them that were allowed."""
+    """The undisputed commands of one corpus, and those of them that were allowed."""
 
     commands: list[str]
     allowed: list[str]
@@ -33,13 +33,13 @@ Judge = Callable[[str], CorpusResult]
 @pytest.fixture
 def judge(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_EXEC_PATH", "GIT_PREFIX"):
-        monkeypatch.delenv(name, raising=False)  # where a hook of git runs the tests
+        monkeypatch.delenv(name, raising=False)  # Set if a git hook runs the tests.
 
     def judged(name: str) -> CorpusResult:
         text = (data_dir / "permissions" / f"bash_{name}.jsonl").read_text(encoding="utf-8")
         rows: list[dict[str, str]] = [json.loads(line) for line in text.splitlines()]
         safe = name == "safe"
-        # One command stands in both files: there it is disputed only as unsafe.
+        # One command is in both files; only its label as unsafe is disputed.
         disputed = {one for one in DISPUTED if one.startswith("git") is not safe}
         commands = [row["command"] for row in rows if row["command"] not in disputed]
         bare = policy(tmp_path, home=tmp_path / "home")
@@ -50,20 +50,20 @@ def judge(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Ju
 
 
 @pytest.mark.parametrize("name", ["unsafe", "destructive"])
-def test_nothing_unsafe_or_destructive_is_allowed_unasked(judge: Judge, name: str):
-    judged = judge(name)
+def test_no_unsafe_or_destructive_command_is_allowed_without_asking(judge: Judge, name: str):
+    configured = judge(name)
 
-    assert len(judged.commands) > 200
-    assert judged.allowed == []
+    assert len(configured.commands) > 200
+    assert configured.allowed == []
 
 
-def test_of_what_is_safe_at_most_a_tenth_is_asked_about(judge: Judge):
-    judged = judge("safe")
+def test_at_most_a_tenth_of_the_safe_commands_need_an_answer(judge: Judge):
+    configured = judge("safe")
 
-    asked = [one for one in judged.commands if one not in judged.allowed]
+    asked = [one for one in configured.commands if one not in configured.allowed]
 
-    assert len(judged.commands) > 70
-    assert len(asked) <= len(judged.commands) / 10, asked
+    assert len(configured.commands) > 70
+    assert len(asked) <= len(configured.commands) / 10, asked
 
 
 def test_every_disputed_label_is_listed_with_a_reason():

@@ -1,4 +1,4 @@
-"""The decision in tiers: names, modes, protected paths, hooks, and what is hidden."""
+"""Decisions by tier: names, modes, protected paths, hooks and hidden tools."""
 
 import subprocess
 import sys
@@ -66,30 +66,30 @@ def build_vote(effect: Effect, tier: Tier | None = None) -> Vote:
         ("mcp__git__Log", upstream("git", "log"), False, False),
         ("bash", Subject("Bash", "Bash", None, {}, {}, None), False, False),
         ("mcp__git(*)", upstream("git", "log"), True, True),
-        # An allow knows only the rule name, deny and ask the exposed one too.
+        # An allow matches the rule name only; deny and ask also match the exposed name.
         ("git__log", upstream("git", "log"), False, True),
         ("short", upstream("git", "log", exposed="short"), False, True),
         ("mcp__x__y", upstream("git", "log", exposed="mcp__x__y"), False, True),
         ("git__log", upstream("git", "log", exposed="\uff47it__log"), False, True),
-        # Globs in the name are for deny and ask.
+        # Wildcards in the name are only valid in deny and ask.
         ("mcp__*", upstream("git", "log"), False, True),
         ("*", upstream("git", "log"), False, True),
         ("mcp__g*", upstream("git", "log"), False, True),
         ("git__*", upstream("git", "log"), False, True),
-        # A built-in's rule is not about an upstream tool, and the other way round.
+        # A rule for a built-in tool does not match an upstream tool, and vice versa.
         ("Bash", upstream("git", "Bash"), False, False),
         ("mcp__git", on_file("Write", "/elsewhere/x"), False, False),
         ("Write", on_file("Write", "/elsewhere/x"), True, True),
         ("write", on_file("Write", "/elsewhere/x"), False, False),
         ("Write(*)", on_file("Write", "/elsewhere/x"), True, True),
         ("KillShell", Subject("TaskStop", "TaskStop", None, {}, {}, None), True, True),
-        # Malformed: a deny stands for all of the tool.
+        # Malformed: a deny covers the whole tool.
         ("mcp__git__log(what)", upstream("git", "log"), False, True),
         ("mcp__git__log(what)", upstream("git", "other"), False, False),
         ("WebFetch(a.b)", Subject("WebFetch", "WebFetch", None, {}, {}, None), False, True),
     ],
 )
-def test_a_rule_covers_the_names_it_means(
+def test_a_rule_covers_the_tools_of_its_target(
     tmp_path: Path, text: str, subject: Subject, allows: bool, denies: bool
 ):
     allowed = policy(tmp_path, Rules(allow=[text])).evaluate(subject).effect
@@ -115,7 +115,7 @@ def test_a_rule_covers_the_names_it_means(
         ("mcp__git__log(list:a)", {"list": ["a"]}, False),
     ],
 )
-def test_a_parameter_rule_reads_the_arguments_as_the_client_sent_them(
+def test_a_parameter_rule_matches_the_arguments_that_the_client_sent(
     tmp_path: Path, text: str, arguments: dict[str, str], denied: bool
 ):
     subject = replace(upstream("git", "log"), literal_arguments=dict(arguments))
@@ -139,14 +139,14 @@ def test_a_parameter_rule_reads_the_arguments_as_the_client_sent_them(
         ("Bash(", []),
     ],
 )
-def test_a_bare_deny_hides_the_tool_and_says_which_rule_did(
+def test_a_bare_deny_hides_the_tool_and_names_the_rule(
     tmp_path: Path, deny: str, hidden: list[str]
 ):
-    judged = policy(tmp_path, Rules(allow=["Bash"], ask=["Bash"], deny=[deny]))
+    configured = policy(tmp_path, Rules(allow=["Bash"], ask=["Bash"], deny=[deny]))
     tools = [bash("ls", None), upstream("git", "log"), upstream("github", "log")]
 
     votes = {
-        tool.exposed_name: judged.find_tool_deny(tool.rule_name, tool.exposed_name, tool.server)
+        tool.exposed_name: configured.find_tool_deny(tool.rule_name, tool.exposed_name, tool.server)
         for tool in tools
     }
 
@@ -214,7 +214,7 @@ def test_each_mode_decides_as_documented(tmp_path: Path, case: str, expected: tu
     assert decided == expected
 
 
-def test_deny_instead_of_prompting_turns_every_question_into_a_denial(tmp_path: Path):
+def test_deny_instead_of_prompting_turns_every_ask_into_a_deny(tmp_path: Path):
     rules = Rules(allow=["Bash(ok)"], ask=["Bash(asked)"]).texts()
     settings = Settings(
         rules=RuleSettings(texts=rules),
@@ -273,7 +273,7 @@ def test_reads_and_writes_outside_can_be_blocked_for_every_rule_and_mode(tmp_pat
     ],
 )
 @pytest.mark.parametrize("tier", list(Tier))
-def test_a_hook_is_heard_by_its_effect_and_passes_no_stricter_rule(
+def test_a_hook_vote_counts_by_its_effect_and_overrides_no_stricter_rule(
     tmp_path: Path, rules: Rules, hook: Effect, expected: Effect, tier: Tier
 ):
     decision = policy(tmp_path, rules).evaluate(
@@ -283,14 +283,14 @@ def test_a_hook_is_heard_by_its_effect_and_passes_no_stricter_rule(
     assert decision.effect is expected
 
 
-def test_a_hooks_allow_passes_no_protected_path_and_no_critical_removal(tmp_path: Path):
-    judged = policy(tmp_path)
+def test_a_hook_allow_overrides_no_protected_path_and_no_critical_removal(tmp_path: Path):
+    configured = policy(tmp_path)
 
     for subject in (on_file("Edit", tmp_path / ".git/config"), bash("rm -rf ~", tmp_path)):
-        assert judged.evaluate(subject, hook_votes=[build_vote(ALLOW)]).effect is ASK
+        assert configured.evaluate(subject, hook_votes=[build_vote(ALLOW)]).effect is ASK
 
 
-def test_the_tools_own_question_yields_to_an_allow_and_stands_over_silence(tmp_path: Path):
+def test_the_ask_of_a_tool_yields_to_an_allow_and_applies_without_one(tmp_path: Path):
     ask = ToolAsk("the file has changed")
     silent, allowed = policy(tmp_path), policy(tmp_path, Rules(allow=["Edit"]))
     subject = on_file("Edit", tmp_path / "a")
@@ -304,7 +304,7 @@ def test_the_tools_own_question_yields_to_an_allow_and_stands_over_silence(tmp_p
     assert quiet.evaluate(subject, tool_ask=ask).effect is DENY
 
 
-def test_what_nobody_decided_is_a_soft_ask_that_names_the_line_that_would_allow_it(tmp_path: Path):
+def test_an_undecided_call_is_a_soft_ask_with_the_line_that_would_allow_it(tmp_path: Path):
     decision = policy(tmp_path).evaluate(upstream("git", "log"))
 
     assert decision.undecided
@@ -318,7 +318,7 @@ def test_what_nobody_decided_is_a_soft_ask_that_names_the_line_that_would_allow_
     )
 
 
-def test_a_delivered_result_may_be_read_although_it_lies_in_our_state(tmp_path: Path):
+def test_a_delivered_result_in_our_state_directory_may_be_read(tmp_path: Path):
     result = on_file("Read", "/state/results/1.txt")
 
     assert policy(tmp_path).evaluate(result).effect is DENY
@@ -353,9 +353,12 @@ def test_a_delivered_result_may_be_read_although_it_lies_in_our_state(tmp_path: 
 def test_the_clients_own_confirmation_does_not_cover_everything(
     subject: Subject, rules: Rules, uncovered: str | None
 ):
-    judged = policy(Path("/w"), rules)
+    configured = policy(Path("/w"), rules)
 
-    assert judged.explain_insufficient_confirmation(subject, judged.evaluate(subject)) == uncovered
+    assert (
+        configured.explain_insufficient_confirmation(subject, configured.evaluate(subject))
+        == uncovered
+    )
 
 
 # --- protected paths --------------------------------------------------------------------------
@@ -374,7 +377,7 @@ def test_the_clients_own_confirmation_does_not_cover_everything(
         "pyrightconfig.json",
     ],
 )
-def test_a_write_to_a_protected_path_is_asked_about_whatever_allows_it(tmp_path: Path, path: str):
+def test_a_write_to_a_protected_path_asks_whatever_allows_it(tmp_path: Path, path: str):
     allowed = policy(
         tmp_path, Rules(allow=["Edit", "Write", "Edit(./**)"]), PermissionMode.ACCEPT_EDITS
     )
@@ -389,7 +392,7 @@ def test_a_write_to_a_protected_path_is_asked_about_whatever_allows_it(tmp_path:
 
 
 @pytest.mark.parametrize("path", [".github/x", "git/x", ".claude/worktrees/a/b", "x.gitconfig"])
-def test_what_only_looks_like_a_protected_path_is_not(tmp_path: Path, path: str):
+def test_a_path_similar_to_a_protected_one_is_not_protected(tmp_path: Path, path: str):
     allowed = policy(tmp_path, Rules(allow=["Edit"]))
 
     assert allowed.evaluate(on_file("Edit", tmp_path / path)).effect is ALLOW
@@ -407,17 +410,17 @@ def test_what_only_looks_like_a_protected_path_is_not(tmp_path: Path, path: str)
 def test_a_write_to_our_own_files_is_refused_in_every_mode(
     tmp_path: Path, path: str, mode: PermissionMode
 ):
-    """CVE-2026-25725: also while the file does not exist."""
-    judged = policy(tmp_path, Rules(allow=["Write", "Edit(//**)"]), mode)
+    """CVE-2026-25725: the file is protected even if it does not exist."""
+    configured = policy(tmp_path, Rules(allow=["Write", "Edit(//**)"]), mode)
 
-    assert judged.evaluate(on_file("Write", tmp_path / path)).effect is DENY
+    assert configured.evaluate(on_file("Write", tmp_path / path)).effect is DENY
 
 
-def test_a_settings_file_behind_a_link_is_protected_under_both_its_names(tmp_path: Path):
+def test_a_linked_settings_file_is_protected_under_both_names(tmp_path: Path):
     real, link = tmp_path / "real.json", tmp_path / "link.json"
     real.write_text("{}", encoding="utf-8")
     link.symlink_to(real)
-    judged = policy(
+    configured = policy(
         tmp_path,
         settings=Settings(
             rules=RuleSettings(texts=Rules(allow=["Edit"]).texts()),
@@ -425,9 +428,9 @@ def test_a_settings_file_behind_a_link_is_protected_under_both_its_names(tmp_pat
         ),
     )
 
-    assert judged.evaluate(on_file("Edit", real)).effect is DENY
-    assert judged.evaluate(on_file("Edit", link)).effect is DENY
-    assert judged.evaluate(on_file("Read", real)).effect is ALLOW
+    assert configured.evaluate(on_file("Edit", real)).effect is DENY
+    assert configured.evaluate(on_file("Edit", link)).effect is DENY
+    assert configured.evaluate(on_file("Read", real)).effect is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -458,13 +461,13 @@ def test_a_settings_file_behind_a_link_is_protected_under_both_its_names(tmp_pat
         ("git status", ALLOW),
     ],
 )
-def test_the_shell_does_not_reach_around_protected_paths(
+def test_shell_commands_do_not_bypass_protected_paths(
     tmp_path: Path, command: str, expected: Effect
 ):
-    """CVE-2026-25722 and CVE-2026-25723 among them."""
-    judged = policy(tmp_path, Rules(allow=["Bash"]))
+    """These include CVE-2026-25722 and CVE-2026-25723."""
+    configured = policy(tmp_path, Rules(allow=["Bash"]))
 
-    assert judged.evaluate(bash(command, tmp_path)).effect is expected
+    assert configured.evaluate(bash(command, tmp_path)).effect is expected
 
 
 @pytest.mark.parametrize(
@@ -478,16 +481,14 @@ def test_the_shell_does_not_reach_around_protected_paths(
     ],
 )
 @pytest.mark.parametrize("mode", [PermissionMode.DEFAULT, PermissionMode.BYPASS_PERMISSIONS])
-def test_a_critical_removal_is_asked_about_in_every_mode(
-    tmp_path: Path, command: str, mode: PermissionMode
-):
+def test_a_critical_removal_asks_in_every_mode(tmp_path: Path, command: str, mode: PermissionMode):
     settings = Settings(
         rules=RuleSettings(texts=Rules(allow=["Bash"]).texts()),
         permissions=PermissionSettings(additional_directories=(Path("/added"),)),
     )
-    judged = policy(tmp_path, settings=settings, mode=mode)
+    configured = policy(tmp_path, settings=settings, mode=mode)
 
-    decision = judged.evaluate(bash(command, tmp_path), hook_votes=[build_vote(ALLOW)])
+    decision = configured.evaluate(bash(command, tmp_path), hook_votes=[build_vote(ALLOW)])
 
     assert decision.effect is ASK
     assert Origin("critical removals") in [one.origin for one in decision.votes]
@@ -495,9 +496,9 @@ def test_a_critical_removal_is_asked_about_in_every_mode(
 
 @pytest.mark.parametrize("command", ["rm -rf build", "rm a/*", "rm -rf ./build/", "rm $FILE"])
 def test_an_ordinary_removal_is_not_critical(tmp_path: Path, command: str):
-    judged = policy(tmp_path, Rules(allow=["Bash"]))
+    configured = policy(tmp_path, Rules(allow=["Bash"]))
 
-    assert judged.evaluate(bash(command, tmp_path)).effect is ALLOW
+    assert configured.evaluate(bash(command, tmp_path)).effect is ALLOW
 
 
 @pytest.mark.parametrize(
@@ -514,13 +515,15 @@ def test_an_ordinary_removal_is_not_critical(tmp_path: Path, command: str):
     ],
 )
 def test_a_model_cannot_approve_itself_through_the_shell(tmp_path: Path, command: str):
-    judged = policy(tmp_path, Rules(allow=["Bash"]), PermissionMode.BYPASS_PERMISSIONS)
+    configured = policy(tmp_path, Rules(allow=["Bash"]), PermissionMode.BYPASS_PERMISSIONS)
 
-    assert judged.evaluate(bash(command, tmp_path), hook_votes=[build_vote(ALLOW)]).effect is ASK
-    assert judged.evaluate(bash("cat mcp-dispatch.md", tmp_path)).effect is ALLOW
+    assert (
+        configured.evaluate(bash(command, tmp_path), hook_votes=[build_vote(ALLOW)]).effect is ASK
+    )
+    assert configured.evaluate(bash("cat mcp-dispatch.md", tmp_path)).effect is ALLOW
 
 
-# --- what is reported -------------------------------------------------------------------------
+# --- reported problems ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -597,7 +600,7 @@ def test_a_rule_that_is_wrong_or_never_matches_is_reported(
     assert (found.file, found.line) == (SETTINGS, 1)
 
 
-def test_ordinary_rules_and_rules_about_tools_of_elsewhere_are_not_reported(tmp_path: Path):
+def test_ordinary_rules_and_rules_for_claude_code_tools_are_not_reported(tmp_path: Path):
     rules = Rules(
         allow=["Bash(npm test:*)", "Read", "mcp__a", "Agent(x)", "WebSearch"],
         deny=["Read(.env)", "mcp__a__b", "other__tool", "Skill(x *)", "mcp__*"],
@@ -611,7 +614,7 @@ def test_ordinary_rules_and_rules_about_tools_of_elsewhere_are_not_reported(tmp_
 
 @pytest.fixture
 def starter(tmp_path: Path) -> Policy:
-    """As the README registers it: the file lies elsewhere, the workspace is `tmp_path / "w"`."""
+    """As in the README: the file is outside the workspace, which is `tmp_path / "w"`."""
     settings = load_settings([Layer(LayerKind.FLAG, CONFIGS / "starter.json")])
     assert settings.report.problems == ()
     workspace = tmp_path / "w"
@@ -644,13 +647,13 @@ def starter(tmp_path: Path) -> Policy:
         ("Edit", "w/.mcp.json", DENY),
     ],
 )
-def test_the_starter_file_opens_the_workspace_and_closes_secrets(
+def test_the_starter_file_allows_the_workspace_and_denies_secrets(
     tmp_path: Path, starter: Policy, tool: str, path: str, expected: Effect
 ):
     assert starter.evaluate(on_file(tool, tmp_path / path)).effect is expected
 
 
-def test_the_starter_file_allows_one_server_and_leaves_commands_to_a_person(
+def test_the_starter_file_allows_one_server_and_asks_about_commands(
     tmp_path: Path, starter: Policy
 ):
     assert starter.evaluate(upstream("demo", "anything")).effect is ALLOW

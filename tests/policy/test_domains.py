@@ -1,4 +1,4 @@
-"""Rules about hosts: what they cover, and what is no rule at all."""
+"""Rules for hosts: which hosts they cover, and which rules are invalid."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def test_a_domain_rule_covers_its_host_in_every_spelling(specifier: str, url: st
 
 
 @pytest.mark.parametrize(("specifier", "url"), NOT_COVERED)
-def test_a_domain_rule_covers_no_host_that_only_looks_like_it(specifier: str, url: str) -> None:
+def test_a_domain_rule_does_not_cover_similar_hosts(specifier: str, url: str) -> None:
     assert not _parse_pattern(specifier).covers(_parse_host(url))
 
 
@@ -108,21 +108,21 @@ def test_a_domain_rule_covers_no_host_that_only_looks_like_it(specifier: str, ur
         "a" * 64,
     ],
 )
-def test_what_is_no_host_is_no_domain_rule(domain: str) -> None:
+def test_a_domain_rule_with_an_invalid_host_is_refused(domain: str) -> None:
     problem = parse_domain_pattern(f"domain:{domain}")
 
     assert problem == f"{domain!r} is no host; write it without scheme, user name, port and path"
 
 
 @pytest.mark.parametrize("specifier", ["example.com", "url:https://x.org", "Domain:example.com"])
-def test_a_specifier_about_anything_but_a_domain_says_what_is_expected(specifier: str) -> None:
+def test_a_web_fetch_specifier_without_a_domain_is_refused(specifier: str) -> None:
     assert parse_domain_pattern(specifier) == "expected WebFetch(domain:host)"
 
 
 @pytest.mark.parametrize(
     "url", [None, 3, "", "example.com", "ftp://example.com/", "https://a@b/", "https://exa mple/"]
 )
-def test_what_could_not_be_fetched_has_no_host(url: object) -> None:
+def test_a_url_that_cannot_be_fetched_has_no_host(url: object) -> None:
     assert parse_host(url) is None
 
 
@@ -137,7 +137,7 @@ def _evaluate_fetch(
     return judge.evaluate(_build_fetch(url)).effect
 
 
-def test_a_fetch_that_no_rule_covers_is_asked_about_with_the_rule_for_its_host(
+def test_a_fetch_that_no_rule_covers_asks_and_suggests_the_rule_for_its_host(
     tmp_path: Path,
 ) -> None:
     judge = policy(tmp_path)
@@ -149,7 +149,7 @@ def test_a_fetch_that_no_rule_covers_is_asked_about_with_the_rule_for_its_host(
     assert line == '"allow": ["WebFetch(domain:example.com)"]'
 
 
-def test_the_lists_decide_about_hosts_in_their_order(tmp_path: Path) -> None:
+def test_deny_comes_before_ask_and_allow_for_hosts(tmp_path: Path) -> None:
     rules = Rules(
         allow=["WebFetch(domain:*.example.com)", "WebFetch(domain:example.com)"],
         ask=["WebFetch(domain:ask.example.com)"],
@@ -163,7 +163,7 @@ def test_the_lists_decide_about_hosts_in_their_order(tmp_path: Path) -> None:
     assert _evaluate_fetch(tmp_path, rules, "https://example.com.evil.com/") is ASK
 
 
-def test_a_url_that_cannot_be_read_is_denied_by_any_domain_deny_and_allowed_by_no_domain_allow(
+def test_an_invalid_url_matches_every_domain_deny_and_no_domain_allow(
     tmp_path: Path,
 ) -> None:
     url = "https://docs.python.org@evil.com/"
@@ -173,7 +173,7 @@ def test_a_url_that_cannot_be_read_is_denied_by_any_domain_deny_and_allowed_by_n
 
 
 @pytest.mark.parametrize("text", ["WebFetch(domain:)", "WebFetch(domain:a/b)", "WebFetch(x.com)"])
-def test_a_malformed_domain_rule_closes_the_tool_and_opens_nothing(
+def test_a_malformed_domain_deny_covers_the_tool_and_a_malformed_allow_nothing(
     tmp_path: Path, text: str
 ) -> None:
     assert _evaluate_fetch(tmp_path, Rules(deny=[text]), "https://example.com/") is DENY
@@ -184,13 +184,13 @@ def test_a_malformed_domain_rule_closes_the_tool_and_opens_nothing(
     assert _evaluate_fetch(tmp_path, Rules(allow=[text]), "https://example.com/") is ASK
 
 
-def test_a_domain_rule_is_about_no_other_tool(tmp_path: Path) -> None:
+def test_a_domain_rule_applies_to_no_other_tool(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(deny=["WebFetch(domain:*)"], allow=["Bash(curl:*)"]))
 
     assert judge.evaluate(bash("curl https://example.com/", tmp_path)).effect is ALLOW
 
 
-def test_a_rule_that_names_a_host_is_heard_beside_one_for_every_host(tmp_path: Path) -> None:
+def test_a_rule_that_names_a_host_votes_beside_a_rule_for_every_host(tmp_path: Path) -> None:
     rules = Rules(allow=["WebFetch", "WebFetch(domain:localhost)", "WebFetch(domain:other.com)"])
 
     decision = policy(tmp_path, rules).evaluate(_build_fetch("http://localhost:8080/"))
@@ -200,13 +200,13 @@ def test_a_rule_that_names_a_host_is_heard_beside_one_for_every_host(tmp_path: P
     assert allows_private_host(decision, "localhost")
 
 
-def test_an_allow_rule_lets_pages_be_read_while_planning(tmp_path: Path) -> None:
+def test_an_allow_rule_permits_a_fetch_in_plan_mode(tmp_path: Path) -> None:
     rules = Rules(allow=["WebFetch(domain:example.com)"])
 
     assert _evaluate_fetch(tmp_path, rules, "https://example.com/", PermissionMode.PLAN) is ALLOW
 
 
-def test_denying_every_host_takes_the_tool_away(tmp_path: Path) -> None:
+def test_a_deny_of_every_host_hides_the_tool(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(deny=["WebFetch(domain:*)"]))
 
     assert judge.find_tool_deny("WebFetch", "WebFetch", None) is not None

@@ -1,4 +1,4 @@
-"""What holds for every set of rules and every call."""
+"""Properties of every set of rules and every call."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
 from mcp_dispatch.shell.plain_parser import parse_plain
 from tests.support.policies import ALLOW, ASK, DENY, bash, on_file, rule, upstream
 
-# The first example pays for imports, and the machines that run tests are shared.
+# The first example includes imports, and test machines are shared.
 unhurried = settings(deadline=None)
 WORKSPACE = Path("/workspace")
 HOME = Path("/home/someone")
@@ -131,10 +131,10 @@ def test_the_order_of_rules_and_their_repetition_never_matter(
     subjects,
     modes,
 )
-def test_which_layer_a_rule_stands_in_and_in_which_order_never_matters(
+def test_the_layer_and_the_order_of_rules_never_matter(
     placed: list[tuple[RuleText, LayerKind]], random: Random, subject: Subject, mode: PermissionMode
 ):
-    """What `/` means in a path rule is the layer's own; none of these rules begins with one."""
+    """The meaning of a leading `/` depends on the layer; none of these rules begins with one."""
     rules = [
         replace(one, layer=layer, file=Path(f"/{layer.value}/settings.json"))
         for one, layer in placed
@@ -149,7 +149,7 @@ def test_which_layer_a_rule_stands_in_and_in_which_order_never_matters(
 
 @unhurried
 @given(rule_lists, subjects, modes, hook_votes)
-def test_no_hook_turns_a_deny_or_a_question_of_the_rules_into_less(
+def test_no_hook_weakens_a_deny_or_an_ask_of_the_rules(
     rules: list[RuleText], subject: Subject, mode: PermissionMode, votes: list[Vote]
 ):
     alone = evaluate(rules, subject, mode)
@@ -187,9 +187,7 @@ def test_a_text_that_contains_a_denied_command_anywhere_is_denied(
 
 @unhurried
 @given(rule_lists, commands)
-def test_what_is_allowed_by_rules_about_commands_is_understood_in_full(
-    rules: list[RuleText], command: str
-):
+def test_a_command_that_rules_allow_is_fully_understood(rules: list[RuleText], command: str):
     specific = [one for one in rules if one.text not in ("Bash", "Bash(*)")]
 
     decision = evaluate(specific, bash(command, WORKSPACE))
@@ -200,7 +198,7 @@ def test_what_is_allowed_by_rules_about_commands_is_understood_in_full(
 
 @unhurried
 @given(st.text(max_size=60))
-def test_no_text_makes_a_reader_fail(text: str):
+def test_no_text_makes_a_parser_fail(text: str):
     parse_plain(text)
     tokenize_unparsed(text)
     evaluate([rule(DENY, "Bash(rm:*)"), rule(ALLOW, "Bash(ls:*)")], bash(text, WORKSPACE))
@@ -209,7 +207,7 @@ def test_no_text_makes_a_reader_fail(text: str):
 
 
 def matches_slowly(pattern: str, text: str) -> bool:
-    """The plain definition of `*`, for comparison."""
+    """Match by the plain definition of `*`, for comparison."""
     if not pattern:
         return not text
     if pattern[0] == "*":
@@ -225,7 +223,7 @@ def test_the_linear_matcher_agrees_with_the_definition(pattern: str, text: str):
 
 @unhurried
 @given(st.text("ab*", max_size=5), st.text("ab", max_size=3), st.text("ab", max_size=3))
-def test_an_expansion_could_match_whenever_some_text_in_its_place_does(
+def test_an_expansion_may_match_whenever_some_text_in_its_place_does(
     pattern: str, before: str, after: str
 ):
     fillings = ["", *(a + b + c for a in "ab" for b in ("", "a", "b") for c in ("", "a", "b"))]

@@ -1,4 +1,4 @@
-"""Two implementations of one documentation: on random settings and calls they say the same."""
+"""Compares the policy with a reference implementation of its documentation on random input."""
 
 import ast
 import os
@@ -21,7 +21,7 @@ from tests.support import policy_reference
 from tests.support.policy_reference import CONFIG, HOME, WORKSPACE
 
 PAIRS = int(os.environ.get("MCP_DISPATCH_PAIRS", "5000"))
-"""How many are tried; a million once in a while."""
+"""The number of random pairs; set it to a million for a long run."""
 
 SETTINGS = Path(CONFIG) / "settings.json"
 PROGRAMS = [
@@ -166,7 +166,7 @@ def generate_rule(random: Random, effect: str) -> str:
     if kind == "Bash":
         return f"Bash({random.choice(COMMAND_SPECS)})"
     if kind != "name":
-        # Whether a `cd` into what is closed to reads needs a question is not for the reference.
+        # The reference does not decide about a `cd` into a directory that must not be read.
         whole = effect == "allow" or kind == "Edit"
         return f"{kind}({random.choice([*PATH_SPECS, '**', '//**'] if whole else PATH_SPECS)})"
     return random.choice(NAMES if effect == "allow" else [*NAMES, *STRICT_NAMES])
@@ -214,7 +214,7 @@ def build_hook_vote(effect: str) -> Vote:
     return Vote(Tier.ALLOW, Effect[effect.upper()], "a hook", Origin("hook"))
 
 
-def test_both_say_the_same_of_random_settings_and_calls():
+def test_policy_and_reference_agree_on_random_settings_and_calls():
     seed = int(os.environ.get("MCP_DISPATCH_SEED", "20261118"))
     random = Random(seed)
     differing: list[tuple[str, str, object, object, list[str]]] = []
@@ -254,7 +254,7 @@ def test_the_reference_is_short_and_shares_no_code():
 
 
 def _count_lines_of_code(text: str) -> int:
-    """Without blank lines and docstrings."""
+    """Count lines without blank lines and docstrings."""
     documented = (ast.Module, ast.FunctionDef, ast.ClassDef)
     said = [
         len((ast.get_docstring(node, clean=False) or "").splitlines())

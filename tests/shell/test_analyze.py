@@ -1,4 +1,4 @@
-"""What both readers make of a text together, and which commands only look."""
+"""Scripts on which both parsers agree, and which commands only read."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -54,17 +54,17 @@ def test_the_commands_of_every_depth_are_found(text: str, form: Form, expected: 
     assert reading.form is form
 
 
-def test_a_quoted_here_document_that_cat_hands_on_is_a_text_and_not_a_command():
+def test_a_quoted_here_document_of_cat_is_a_text_and_not_a_command():
     text = "git commit -m \"$(cat <<'EOF'\nfix: it's (done)\n\nMore.\nEOF\n)\""
 
     assert list_commands(text) == [["git", "commit", "-m", "fix: it's (done)\n\nMore."]]
 
 
-def test_a_here_document_beside_other_commands_in_a_substitution_is_not_believed():
+def test_a_here_document_beside_other_commands_in_a_substitution_is_unparsed():
     assert isinstance(parse_shell_text("a $(cat <<'E'\nx\nE\nb; c)"), UnparsedScript)
 
 
-def test_the_redirect_of_a_group_stands_for_itself():
+def test_the_redirect_of_a_group_is_a_command_without_words():
     reading = parse_shell_text("{ a; b > f; } >> g 2>&1")
 
     assert isinstance(reading, PlainScript)
@@ -75,11 +75,11 @@ def test_the_redirect_of_a_group_stands_for_itself():
 
 
 NOT_UNDERSTOOD = [
-    # Bash refuses them, or runs a part of them.
+    # Bash rejects them or runs a part of them.
     *("{ls; rm x;}", "echo a;;b", "ls ;; pwd", "fi", "done", "then rm x", "ls\\\r\n; rm x"),
     *("(a", "a)", "{ a; ", "if a; then b", "for x in a; do b", "a; )", "( )", "{ }", "a &&"),
     *("if a; b; fi", "for x in a; b; done", "while a; done", "(a) b", "{ a; } b", "! ! a"),
-    # Valid, and beyond what is read.
+    # Valid, and not supported by the parser.
     *("cat <<A <<B\nA\nB", "cat <<EOF; cmd\nEOF", 'cat <<EO"F"\nEOF', "a <> f", "{rm,-rf,x}"),
     *("case a in b) c;; esac", "case a in b) c;;& esac", "for x do a; done", "((a)); b", "[[ a ]]"),
     *("for ((i=0;i<1;i++)); do a; done", "select x in a; do b; done", "coproc a", "f() { a; }"),
@@ -98,13 +98,13 @@ NOT_UNDERSTOOD = [
 
 
 @pytest.mark.parametrize("text", NOT_UNDERSTOOD)
-def test_what_is_not_certain_is_unknown(text: str):
+def test_ambiguous_text_is_unparsed(text: str):
     assert isinstance(parse_shell_text(text), UnparsedScript)
     assert analyze_script(text).status is ReadOnlyStatus.UNKNOWN
 
 
 HIDING = [
-    # The grammar shows none of these commands, and reports no error.
+    # The grammar finds none of these commands and reports no error.
     *("ls ==\nrm x", "ls =~\nrm x", "cat <<EOF\n`rm x`\nEOF", "cat <<-EOF\n\t$(rm x)\n\tEOF"),
     *("echo \"${b:-'$(rm x)'}\"", "echo `echo \\`rm x\\``", "r\\\nm x", "ls \\\r\nrm x"),
     *("ls \r# ; rm x", "2>&1\\\n#x; rm x", "cat <<< $\nrm x", "cat <<< a `` \nrm x"),
@@ -150,7 +150,7 @@ def test_limits_fail_closed(text: str, over: str):
     assert analyze_script(over).status is ReadOnlyStatus.UNKNOWN
 
 
-def test_a_tree_as_deep_as_the_text_is_long_is_walked():
+def test_a_tree_as_deep_as_the_text_is_long_is_visited():
     assert analyze_script("(" * 4_000 + "ls" + ")" * 4_000).status is ReadOnlyStatus.UNKNOWN
 
 
@@ -182,7 +182,7 @@ READ_ONLY = [
 
 
 @pytest.mark.parametrize("text", READ_ONLY)
-def test_these_only_look(text: str):
+def test_read_only_commands_are_recognised(text: str):
     assert analyze_script(text).status is ReadOnlyStatus.READ_ONLY
 
 
@@ -192,7 +192,7 @@ NOT_READ_ONLY = [
     *("awk 1 a", "perl -e 1", "bash -c ls", "sh -c ls", "xargs cat", "less a", "more a", "man ls"),
     *("curl x", "wget x", "ping x", "dig x", "ssh x", "git fetch", "git pull", "git ls-remote"),
     *("env ls", "sudo ls", "nohup ls", "timeout 5 ls", "exec ls", "builtin ls", "command ls"),
-    # Options that write, run or read a list, and such as another version may take for them.
+    # Options that write, run or read a list, also by the rules of another version.
     *(
         "sort -o a",
         "sort a -oOUT",
@@ -272,7 +272,7 @@ NOT_READ_ONLY = [
     ),
     *("printf -v x a", "printf '%n' x", "test -v x", "[ -v x ]", "test a -o b", "[ x -eq 1 ]"),
     *("read x", "unset x", "let x=1", "trap x EXIT", "eval ls", "export A=1", "A=1", "alias x=y"),
-    # Expansions, and words that can be read in two ways.
+    # Expansions and ambiguous words.
     *("echo $HOME", 'echo "$x"', "ls ~", "ls ~/x", "echo file~", "echo =ls", "echo a$x", "ls $x"),
     *(
         'echo "a\\"b"',
@@ -294,10 +294,10 @@ NOT_READ_ONLY = [
         "GIT_PAGER=x git log",
     ),
     *("ls > f", "ls >> f", "ls 2> f", "ls &> f", "cat < $x", "cat <<< $x", "{ ls; } > f", "> f"),
-    # Control flow and subshells are read, but not granted by themselves.
+    # Control flow and subshells are parsed and not allowed by themselves.
     *("(ls)", "if true; then ls; fi", "while true; do ls; done", "for x in a; do ls; done"),
     *("ls $(pwd)", "ls `pwd`", "cat <(ls)"),
-    # git: what writes, runs, leaves the repository, or is spelled short.
+    # Git options that write, run, leave the repository, or are abbreviated.
     *("git", "git add a", "git branch x", "git branch -d x", "git branch --list x", "git tag v1"),
     *("git -C x status", "git -c a.b=c log", "git -p log", "git --git-dir=x log", "git --bare log"),
     *(
@@ -337,7 +337,7 @@ NOT_READ_ONLY = [
 
 
 @pytest.mark.parametrize("text", NOT_READ_ONLY)
-def test_these_may_do_more_than_look(text: str):
+def test_commands_that_may_do_more_than_read_are_not_read_only(text: str):
     assert analyze_script(text).status is not ReadOnlyStatus.READ_ONLY
 
 
@@ -369,7 +369,7 @@ def test_these_may_do_more_than_look(text: str):
         ("echo a", ReadSpec()),
     ],
 )
-def test_a_look_names_what_is_looked_at(text: str, look: ReadSpec):
+def test_a_read_spec_names_the_files_that_are_read(text: str, look: ReadSpec):
     assert analyze_script(text).read_specs == (look,)
 
 

@@ -1,4 +1,4 @@
-"""Random texts that both readers believe to understand, against bash itself."""
+"""Compares random scripts that both parsers accept with bash itself."""
 
 import random
 import shutil
@@ -28,7 +28,7 @@ JOINS = ["; ", " && ", " || ", " | ", " |& ", " & ", "\n", ";\n", " &&\n", " # c
 
 
 class _TextGenerator:
-    """Writes scripts of every form that is read, and then breaks some of them."""
+    """Generates scripts of every supported form, and corrupts some of them."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -109,10 +109,10 @@ def generate_plain_texts(count: int, seed: int) -> list[tuple[str, PlainScript]]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the oracle")
-def test_bash_runs_no_command_no_argument_and_no_redirect_that_a_believed_reading_lacks(
+def test_bash_runs_nothing_that_the_script_parser_misses(
     tmp_path: Path,
 ):
-    # They start ten times as much as plain texts do, mostly in loops.
+    # They start ten times as many processes as plain texts do, mostly in loops.
     believed = generate_plain_texts(COUNT // 2, SEED)
 
     started = compared(believed, tmp_path)

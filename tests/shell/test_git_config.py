@@ -1,4 +1,4 @@
-"""Whether a repository's configuration makes git run something, found without running git."""
+"""Whether the configuration of a repository makes git run a program, without running git."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_a_usual_configuration_names_no_program(repository: Path, home: Path, co
         *("[core]\nabbrev = 7\\\n", "\ufeff[core]\nbare = false", "[core]\nfilemode = a\x01b"),
     ],
 )
-def test_whatever_names_a_program_or_is_not_known_is_doubted(
+def test_a_setting_that_names_a_program_or_is_unknown_is_unsafe(
     repository: Path, home: Path, config: str
 ):
     (repository / ".git" / "config").write_text(config, encoding="utf-8")
@@ -119,27 +119,25 @@ def test_whatever_names_a_program_or_is_not_known_is_doubted(
     assert not is_harmless(repository, home)
 
 
-def test_where_there_is_no_repository_there_is_nothing_to_doubt(tmp_path: Path, home: Path):
+def test_a_directory_without_a_repository_is_safe(tmp_path: Path, home: Path):
     assert is_harmless(tmp_path, home)
 
 
-def test_the_repository_of_a_directory_above_counts(repository: Path, home: Path):
+def test_the_repository_of_a_parent_directory_counts(repository: Path, home: Path):
     (repository / ".git" / "config").write_text("[core]\nfsmonitor = x", encoding="utf-8")
     (repository / "a" / "b").mkdir(parents=True)
 
     assert not is_harmless(repository / "a" / "b", home)
 
 
-def test_a_directory_that_looks_like_a_bare_repository_is_doubted(tmp_path: Path, home: Path):
+def test_a_directory_that_looks_like_a_bare_repository_is_unsafe(tmp_path: Path, home: Path):
     (tmp_path / "objects").mkdir()
     (tmp_path / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
 
     assert not is_harmless(tmp_path, home)
 
 
-def test_a_worktree_is_judged_by_the_repository_it_belongs_to(
-    repository: Path, tmp_path: Path, home: Path
-):
+def test_a_worktree_is_checked_with_its_repository(repository: Path, tmp_path: Path, home: Path):
     place = repository / ".git" / "worktrees" / "w"
     place.mkdir(parents=True)
     (place / "HEAD").write_text("ref: refs/heads/w\n", encoding="utf-8")
@@ -156,20 +154,20 @@ def test_a_worktree_is_judged_by_the_repository_it_belongs_to(
 
 
 @pytest.mark.parametrize("text", ["gitdir: missing", "elsewhere", "gitdir: a\nb"])
-def test_a_file_that_points_nowhere_is_doubted(tmp_path: Path, home: Path, text: str):
+def test_a_git_file_without_a_target_is_unsafe(tmp_path: Path, home: Path, text: str):
     (tmp_path / ".git").write_text(text, encoding="utf-8")
 
     assert not is_harmless(tmp_path, home)
 
 
-def test_a_link_in_place_of_a_repository_is_doubted(repository: Path, tmp_path: Path, home: Path):
+def test_a_link_in_place_of_a_repository_is_unsafe(repository: Path, tmp_path: Path, home: Path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / ".git").symlink_to(repository / ".git")
 
     assert not is_harmless(tmp_path / "w", home)
 
 
-def test_submodules_and_repositories_in_the_index_are_doubted(repository: Path, home: Path):
+def test_submodules_and_repositories_in_the_index_are_unsafe(repository: Path, home: Path):
     index = repository / ".git" / "index"
     index.write_bytes(b"DIRC" + b"\x00" * 32 + b"\x00\x00\x81\xa4" + b"\x01" * 20)
     assert is_harmless(repository, home)
@@ -182,9 +180,7 @@ def test_submodules_and_repositories_in_the_index_are_doubted(repository: Path, 
     assert not is_harmless(repository, home)
 
 
-def test_a_hook_that_a_look_would_run_is_found_and_others_do_not_matter(
-    repository: Path, home: Path
-):
+def test_only_a_hook_that_a_read_only_command_runs_is_unsafe(repository: Path, home: Path):
     hooks = repository / ".git" / "hooks"
     hooks.mkdir()
     (hooks / "pre-commit").write_text("x", encoding="utf-8")
@@ -194,7 +190,7 @@ def test_a_hook_that_a_look_would_run_is_found_and_others_do_not_matter(
     assert not is_harmless(repository, home)
 
 
-def test_a_configuration_that_cannot_be_read_is_doubted(repository: Path, home: Path):
+def test_a_configuration_that_cannot_be_read_is_unsafe(repository: Path, home: Path):
     (repository / ".git" / "config").write_bytes(b"[core]\nabbrev = \xff")
 
     assert not is_harmless(repository, home)
@@ -218,7 +214,7 @@ def test_a_configuration_that_cannot_be_read_is_doubted(repository: Path, home: 
         ("[include]\npath = .gitconfig", False),
     ],
 )
-def test_of_the_users_own_configuration_only_what_a_look_sets_off_counts(
+def test_only_user_settings_that_a_read_only_command_triggers_are_unsafe(
     tmp_path: Path, home: Path, config: str, expected: bool
 ):
     (home / ".gitconfig").write_text(config, encoding="utf-8")
@@ -238,7 +234,7 @@ def test_of_the_users_own_configuration_only_what_a_look_sets_off_counts(
         ("GIT_PAGER", False),
     ],
 )
-def test_variables_of_git_are_doubted_but_for_a_few(
+def test_all_but_a_few_git_variables_are_unsafe(
     repository: Path, home: Path, name: str, expected: bool
 ):
     assert is_harmless(repository, home, {name: "x"}) is expected

@@ -1,4 +1,4 @@
-"""The plain reader against its own words, and against bash itself."""
+"""The plain parser against tables, and against bash itself."""
 
 import random
 import shutil
@@ -61,7 +61,7 @@ def list_shapes(text: str) -> list[list[str]]:
         ("ls ==\nrm x", [["ls", "=="], ["rm", "x"]]),
     ],
 )
-def test_plain_text_is_read_as_bash_reads_it(text: str, expected: list[list[str]]):
+def test_plain_text_is_parsed_as_bash_parses_it(text: str, expected: list[list[str]]):
     assert list_shapes(text) == expected
 
 
@@ -88,7 +88,7 @@ def test_a_command_keeps_its_assignments_words_and_redirects_apart():
     ]
 
 
-def test_a_word_says_what_it_expands_and_keeps_the_spelling():
+def test_a_word_has_its_expansions_and_its_source_text():
     reading = parse_plain('"$a"${b}~')
 
     assert isinstance(reading, PlainScript)
@@ -103,7 +103,7 @@ def test_a_word_says_what_it_expands_and_keeps_the_spelling():
 
 
 NOT_PLAIN = [
-    # Empty and broken texts.
+    # Empty and invalid texts.
     *("", "  ", "\n", "; a", "a ;; b", "a &&", "a ||", "a |", "a & ; b", "| a", "a && && b"),
     *("echo 'a", 'echo "a', "echo a\\", "a >", "a > ; b", "a > > b"),
     # Lines that continue, control characters, carriage returns.
@@ -127,18 +127,18 @@ NOT_PLAIN = [
     ),
     *("a=(b c)", "a[0]=b", "a[$(rm y)]=b c", "a {b,c}", "{rm,-rf,x}", "a b{1..3}", "a }", "# a"),
     *("a # b", "a !b", "a !!", "a +(b)", "a @(b|c)"),
-    # Here-documents and redirects that bash reads in other ways.
+    # Here-documents and redirects that bash parses differently.
     *("a <<E\nE", "a <<-E\nE", "a <<< b", "a <> b", "a >| b", "a >&b", "a >& b", "a 12>b"),
     *("a {fd}>b", "a 2>&1x", "a >&1-", "a &>|b", "cat <<< $\nrm x"),
 ]
 
 
 @pytest.mark.parametrize("text", NOT_PLAIN)
-def test_everything_beyond_the_plain_subset_is_unknown(text: str):
+def test_everything_beyond_the_plain_subset_is_unparsed(text: str):
     assert isinstance(parse_plain(text), UnparsedScript)
 
 
-def test_a_text_over_the_limit_is_unknown_and_one_at_the_limit_is_read():
+def test_a_text_above_the_limit_is_unparsed_and_one_at_the_limit_is_parsed():
     assert isinstance(parse_plain("a" * MAX_COMMAND_CHARS), PlainScript)
     assert parse_plain("a" * (MAX_COMMAND_CHARS + 1)) == UnparsedScript(
         "the command is longer than 10,000 characters"
@@ -174,12 +174,12 @@ def test_a_text_over_the_limit_is_unknown_and_one_at_the_limit_is_read():
         ("bash -c 'rm x' (", ("bash", "-c", "rm x")),
     ],
 )
-def test_the_words_of_unknown_text_are_found_in_every_spelling(text: str, run: tuple[str, ...]):
+def test_the_words_of_unparsed_text_are_found_in_every_spelling(text: str, run: tuple[str, ...]):
     assert isinstance(parse_plain(text), UnparsedScript)
     assert run in tokenize_unparsed(text)
 
 
-def test_quoted_text_stays_one_word_where_quotes_can_be_trusted():
+def test_quoted_text_stays_one_word_if_quotes_are_reliable():
     assert tokenize_unparsed("if true; then echo 'do not rm this'; fi") == (
         ("if", "true"),
         ("then", "echo", "do not rm this"),
@@ -222,7 +222,7 @@ FRAGMENTS = [
 
 
 def generate_plain_texts(count: int, seed: int) -> list[tuple[str, PlainScript]]:
-    """Random texts that the reader believes to understand, each with its reading."""
+    """Return random texts that the parser accepts, each with its parsed script."""
     rng = random.Random(seed)
     found: list[tuple[str, PlainScript]] = []
     while len(found) < count:
@@ -234,7 +234,7 @@ def generate_plain_texts(count: int, seed: int) -> list[tuple[str, PlainScript]]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the oracle")
-def test_bash_runs_no_command_no_argument_and_no_redirect_that_a_plain_reading_lacks(
+def test_bash_runs_nothing_that_the_plain_parser_misses(
     tmp_path: Path,
 ):
     believed = generate_plain_texts(COUNT, SEED)

@@ -1,4 +1,4 @@
-"""Rules about shell commands: tables of rules and a command, and what becomes of it."""
+"""Rules for shell commands: tables of rules, a command and the resulting effect."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
 @pytest.mark.parametrize(
     ("allow", "command", "expected"),
     [
-        # The shapes of a rule.
+        # The forms of a rule.
         ("Bash", "anything; at $(all)", ALLOW),
         ("Bash(*)", "anything; at $(all)", ALLOW),
         ("Bash(npm test)", "npm test", ALLOW),
@@ -56,7 +56,7 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
         ("B*", "make", ASK),
         ("*", "make", ASK),
         ("Bash(git:* push)", "git -v push", ASK),
-        # Every part must be allowed, and be understood.
+        # Every part must be allowed and understood.
         ("Bash(git log:*)", "git log; rm -rf x", ASK),
         ("Bash(git log:*)", "git log && rm x", ASK),
         ("Bash(git log:*)", "git log || rm x", ASK),
@@ -78,13 +78,13 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
         ("Bash(make:*)", "time make", ALLOW),
         ("Bash(git log:*)", "git log " + "x" * 10_000, ASK),
         ("Bash(ls *)", "ls $(whoami)", ASK),
-        # Expansions only where the rule leaves the words open.
+        # Expansions are covered only by a wildcard of the rule.
         ("Bash(ls *)", "ls $HOME *.py", ALLOW),
         ("Bash(git log:*)", "git $x", ASK),
         ("Bash(git log:*)", "git lo?", ASK),
         ("Bash(* log)", "$x log", ASK),
         ("Bash(git log)", "git log$x", ASK),
-        # Assignments: a small list, plain values.
+        # Assignments: a short list of variables with plain values.
         ("Bash(ls:*)", "LANG=C ls", ALLOW),
         ("Bash(ls:*)", "NODE_ENV=test NO_COLOR=1 ls", ALLOW),
         ("Bash(ls:*)", "LD_PRELOAD=./x.so ls", ASK),
@@ -99,7 +99,7 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
         ("Bash(PAGER=cat git log:*)", "PAGER=evil git log -1", ASK),
         ("Bash(PAGER=cat make:*)", "make -1", ASK),
         ("Bash(* test)", "LD_PRELOAD=x npm test", ASK),
-        # Wrappers: the plain forms are looked through, the name alone grants nothing.
+        # Wrappers: plain forms are unwrapped; the name alone allows nothing.
         ("Bash(npm test:*)", "timeout 5 npm test", ALLOW),
         ("Bash(npm test:*)", "nice -n 5 nohup npm test -v", ALLOW),
         ("Bash(npm test:*)", "stdbuf -oL -eL npm test", ALLOW),
@@ -130,7 +130,7 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
         ("Bash(test:*)", "test -v 'x[`id`]'", ASK),
         ("Bash(ls:*)", "/bin/ls", ASK),
         ("Bash(ls:*)", "./ls", ASK),
-        # Redirects are writes of their own.
+        # Redirects are checked as writes.
         ("Bash(ls:*)", "ls > /dev/null 2>&1", ALLOW),
         ("Bash(ls:*)", "ls > out", ASK),
         ("Bash(ls:*)", "ls &> out", ASK),
@@ -142,7 +142,7 @@ def evaluate_command(workspace: Path, rules: Rules, command: str) -> Effect:
         ("Bash(ls:*)", "> out", ASK),
     ],
 )
-def test_an_allow_rule_covers_exactly_what_it_says(
+def test_an_allow_rule_covers_exactly_its_commands(
     tmp_path: Path, allow: str, command: str, expected: Effect
 ):
     assert evaluate_command(tmp_path, Rules(allow=[allow]), command) is expected
@@ -216,13 +216,13 @@ SPELLINGS_OF_RM = [
 def test_a_deny_rule_finds_its_command_in_every_spelling_and_depth(
     tmp_path: Path, command: str, mode: PermissionMode
 ):
-    judged = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
+    configured = policy(tmp_path, Rules(allow=["Bash"], deny=["Bash(rm:*)"]), mode)
 
-    assert judged.evaluate(bash(command, tmp_path)).effect is DENY
+    assert configured.evaluate(bash(command, tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize("command", SPELLINGS_OF_RM, ids=lambda command: command[:40])
-def test_an_ask_rule_finds_its_command_just_as_well(tmp_path: Path, command: str):
+def test_an_ask_rule_finds_its_command_in_every_spelling_and_depth(tmp_path: Path, command: str):
     asking = policy(
         tmp_path, Rules(allow=["Bash"], ask=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS
     )
@@ -237,12 +237,10 @@ def test_an_ask_rule_finds_its_command_just_as_well(tmp_path: Path, command: str
         *("r`echo m` x", "r$(echo m) x", 'bash -c "$X"', "sudo $X y", "eval $X"),
     ],
 )
-def test_a_command_that_only_the_shell_knows_is_asked_about_where_a_deny_could_mean_it(
-    tmp_path: Path, command: str
-):
-    judged = policy(tmp_path, Rules(deny=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS)
+def test_an_expanded_command_asks_if_a_deny_could_match_it(tmp_path: Path, command: str):
+    configured = policy(tmp_path, Rules(deny=["Bash(rm:*)"]), PermissionMode.BYPASS_PERMISSIONS)
 
-    decision = judged.evaluate(bash(command, tmp_path))
+    decision = configured.evaluate(bash(command, tmp_path))
 
     assert decision.effect is ASK
     assert decision.by.reason == "only the running shell knows whether a deny rule means this"
@@ -270,7 +268,7 @@ def test_a_command_that_only_the_shell_knows_is_asked_about_where_a_deny_could_m
         ("Read(.env)", "echo .env"),
     ],
 )
-def test_a_deny_rule_does_not_block_what_it_does_not_mean(tmp_path: Path, deny: str, command: str):
+def test_a_deny_rule_does_not_deny_other_commands(tmp_path: Path, deny: str, command: str):
     assert evaluate_command(tmp_path, Rules(allow=["Bash"], deny=[deny]), command) is ALLOW
 
 
@@ -299,7 +297,7 @@ def test_a_deny_rule_does_not_block_what_it_does_not_mean(tmp_path: Path, deny: 
         ("*", "ls"),
     ],
 )
-def test_deny_rules_in_all_their_shapes(tmp_path: Path, deny: str, command: str):
+def test_deny_rules_of_every_form_match(tmp_path: Path, deny: str, command: str):
     subject = bash(command, tmp_path)
     if "background" in deny:
         subject.literal_arguments["run_in_background"] = True
@@ -307,7 +305,7 @@ def test_deny_rules_in_all_their_shapes(tmp_path: Path, deny: str, command: str)
     assert policy(tmp_path, Rules(allow=["Bash"], deny=[deny])).evaluate(subject).effect is DENY
 
 
-def test_the_longest_wildcard_rule_is_judged_quickly_on_the_longest_command(tmp_path: Path):
+def test_the_longest_wildcard_rule_matches_the_longest_command_quickly(tmp_path: Path):
     stars = "*a" * 200
     rules = Rules(deny=[f"Bash({stars}*b)"], ask=["Bash(**/**/**/x)"])
 
@@ -356,7 +354,7 @@ def test_the_suggested_line_is_exact_and_would_allow_the_command(
     assert evaluate_command(tmp_path, Rules(allow=allow), command) is ALLOW
 
 
-def test_a_command_that_is_not_understood_says_so_and_what_to_do(tmp_path: Path):
+def test_a_command_that_is_not_understood_gets_a_reason_and_advice(tmp_path: Path):
     decision = policy(tmp_path).evaluate(bash("((ls))", tmp_path))
 
     assert decision.undecided

@@ -1,4 +1,4 @@
-"""Commands that only look are not asked about, where what they look at may be seen."""
+"""Commands that only read permitted files need no answer."""
 
 import os
 from pathlib import Path
@@ -28,11 +28,11 @@ def evaluate_command(
     rules: Rules | None = None,
     mode: PermissionMode = PermissionMode.DEFAULT,
 ) -> Effect:
-    judged = policy(workspace, rules, mode, home=workspace.parent / "home")
-    return judged.evaluate(bash(command, workspace)).effect
+    configured = policy(workspace, rules, mode, home=workspace.parent / "home")
+    return configured.evaluate(bash(command, workspace)).effect
 
 
-def test_the_vote_says_what_grants_it(workspace: Path):
+def test_the_vote_names_what_allows_the_call(workspace: Path):
     decision = policy(workspace).evaluate(bash("ls -la | head -5", workspace))
 
     assert decision.effect is ALLOW
@@ -49,7 +49,7 @@ def test_the_vote_says_what_grants_it(workspace: Path):
     ],
 )
 @pytest.mark.parametrize("mode", [*PermissionMode])
-def test_looking_inside_needs_no_rule_in_any_mode(
+def test_reading_inside_needs_no_rule_in_any_mode(
     workspace: Path, command: str, mode: PermissionMode
 ):
     assert evaluate_command(workspace, command, mode=mode) is ALLOW
@@ -71,7 +71,7 @@ def test_looking_inside_needs_no_rule_in_any_mode(
         *("ls; cat /etc/passwd", "cat a | cat - /etc/passwd", "du -sh /", "realpath ../x", "cd"),
     ],
 )
-def test_looking_outside_is_asked_about(workspace: Path, command: str):
+def test_reading_outside_needs_an_answer(workspace: Path, command: str):
     assert evaluate_command(workspace, command) is ASK
 
 
@@ -82,25 +82,25 @@ def test_an_additional_directory_is_inside(workspace: Path):
         permissions=PermissionSettings(additional_directories=(added,)),
     )
 
-    judged = policy(workspace, settings=given)
+    configured = policy(workspace, settings=given)
 
-    assert judged.evaluate(bash(f"cat {added}/x", workspace)).effect is ALLOW
+    assert configured.evaluate(bash(f"cat {added}/x", workspace)).effect is ALLOW
 
 
-def test_a_shell_that_stands_outside_is_asked_about_what_it_looks_at(workspace: Path):
-    judged = policy(workspace)
+def test_a_shell_outside_the_workspace_needs_an_answer_for_its_reads(workspace: Path):
+    configured = policy(workspace)
 
-    assert judged.evaluate(bash("ls", workspace.parent)).effect is ASK
-    assert judged.evaluate(bash("cat a", workspace.parent)).effect is ASK
-    assert judged.evaluate(bash("echo a", workspace.parent)).effect is ALLOW
-    assert judged.evaluate(bash("ls", None)).effect is ASK
+    assert configured.evaluate(bash("ls", workspace.parent)).effect is ASK
+    assert configured.evaluate(bash("cat a", workspace.parent)).effect is ASK
+    assert configured.evaluate(bash("echo a", workspace.parent)).effect is ALLOW
+    assert configured.evaluate(bash("ls", None)).effect is ASK
 
 
 @pytest.mark.parametrize(
     "command",
     ["cat link", "cat l*", "cat ?ink", "grep -R x", "grep -R x .", "diff . src", "cat < link"],
 )
-def test_a_link_that_leads_outside_is_not_followed_unasked(workspace: Path, command: str):
+def test_a_link_that_leads_outside_needs_an_answer(workspace: Path, command: str):
     (workspace / "link").symlink_to("/etc/passwd")
 
     assert evaluate_command(workspace, command) is ASK
@@ -109,7 +109,7 @@ def test_a_link_that_leads_outside_is_not_followed_unasked(workspace: Path, comm
 
 
 @pytest.mark.parametrize("command", ["cat .env", "cat < .env", "head -5 .env", "grep x .env"])
-def test_a_read_deny_stands_over_a_look(workspace: Path, command: str):
+def test_a_read_deny_overrides_a_read_only_command(workspace: Path, command: str):
     assert evaluate_command(workspace, command, Rules(deny=["Read(.env)"])) is DENY
     assert evaluate_command(workspace, command, Rules(ask=["Read(.env)"])) is ASK
 
@@ -128,7 +128,9 @@ def test_a_read_deny_stands_over_a_look(workspace: Path, command: str):
     ],
 )
 @pytest.mark.parametrize("rules", [Rules(deny=["Read(.env)"]), Rules(ask=["Read(.env)"])])
-def test_what_would_show_a_closed_file_is_asked_about(workspace: Path, command: str, rules: Rules):
+def test_a_command_that_would_show_a_denied_file_needs_an_answer(
+    workspace: Path, command: str, rules: Rules
+):
     assert evaluate_command(workspace, command, rules) is ALLOW
 
     (workspace / ".env").write_text("secret", encoding="utf-8")
@@ -138,7 +140,7 @@ def test_what_would_show_a_closed_file_is_asked_about(workspace: Path, command: 
     assert evaluate_command(workspace, "git status", rules) is ALLOW
 
 
-def test_deny_and_ask_rules_about_commands_stand_over_a_look(workspace: Path):
+def test_deny_and_ask_rules_for_commands_override_a_read_only_command(workspace: Path):
     assert evaluate_command(workspace, "ls | cat", Rules(deny=["Bash(cat:*)"])) is DENY
     assert evaluate_command(workspace, "ls | cat", Rules(ask=["Bash(cat:*)"])) is ASK
 
@@ -152,7 +154,7 @@ def create_git_repository(directory: Path, config: str) -> None:
 @pytest.mark.parametrize(
     "command", ["git status", "git diff", "git log -1", "git show", "git branch"]
 )
-def test_git_is_asked_about_where_the_repository_names_a_program(workspace: Path, command: str):
+def test_git_needs_an_answer_if_the_repository_names_a_program(workspace: Path, command: str):
     create_git_repository(workspace, "[core]\nbare = false\n")
     assert evaluate_command(workspace, command) is ALLOW
 
@@ -163,7 +165,7 @@ def test_git_is_asked_about_where_the_repository_names_a_program(workspace: Path
     assert evaluate_command(workspace, command, Rules(allow=["Bash(git:*)"])) is ALLOW
 
 
-def test_git_in_another_directory_is_asked_about(workspace: Path):
+def test_git_in_another_directory_needs_an_answer(workspace: Path):
     create_git_repository(workspace / "src", "[core]\nfsmonitor = ./x\n")
 
     assert evaluate_command(workspace, "cd src && git status") is ASK
@@ -172,7 +174,7 @@ def test_git_in_another_directory_is_asked_about(workspace: Path):
     assert evaluate_command(workspace, "cd missing; git status") is ASK
 
 
-def test_a_program_of_the_workspace_is_not_taken_for_the_one_we_know(
+def test_a_program_of_the_workspace_with_a_known_name_needs_an_answer(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (workspace / "bin").mkdir()
@@ -190,7 +192,7 @@ def test_a_program_of_the_workspace_is_not_taken_for_the_one_we_know(
     assert evaluate_command(workspace, "cat a") is ASK
 
 
-def test_a_variable_that_gives_a_program_other_options_is_doubted(
+def test_a_variable_that_gives_a_program_other_options_needs_an_answer(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "x")
@@ -222,7 +224,7 @@ def test_a_variable_that_gives_a_program_other_options_is_doubted(
         (["Edit(out/**)"], "(make) > out/x", ASK),
     ],
 )
-def test_looks_and_rules_cover_a_command_together(
+def test_read_only_commands_and_rules_cover_a_line_together(
     workspace: Path, allow: list[str], command: str, expected: Effect
 ):
     assert evaluate_command(workspace, command, Rules(allow=allow)) is expected
@@ -243,13 +245,13 @@ def test_looks_and_rules_cover_a_command_together(
         ("ls /", PermissionMode.DONT_ASK, DENY),
     ],
 )
-def test_what_a_look_writes_is_judged_as_a_write(
+def test_a_redirect_of_a_read_only_command_is_checked_as_a_write(
     workspace: Path, command: str, mode: PermissionMode, expected: Effect
 ):
     assert evaluate_command(workspace, command, mode=mode) is expected
 
 
-def test_in_plan_mode_a_look_writes_nothing_whatever_rules_say(workspace: Path):
+def test_in_plan_mode_a_read_only_command_writes_nothing_whatever_rules_allow(workspace: Path):
     rules = Rules(allow=["Edit(out)"])
 
     assert evaluate_command(workspace, "ls > out", rules) is ALLOW
@@ -257,16 +259,16 @@ def test_in_plan_mode_a_look_writes_nothing_whatever_rules_say(workspace: Path):
 
 
 @pytest.mark.parametrize("count", [199, 200, 201, 600])
-def test_a_denied_command_is_found_below_at_and_over_every_limit(workspace: Path, count: int):
+def test_a_denied_command_is_found_below_at_and_above_every_limit(workspace: Path, count: int):
     text = "true;" * (count - 1) + "rm x"
 
     assert evaluate_command(workspace, text, Rules(deny=["Bash(rm:*)"])) is DENY
     assert evaluate_command(workspace, text) is ASK
 
 
-def test_an_alternative_config_of_ours_is_never_swept(workspace: Path):
-    """The settings of this server lie under the working directory: nothing there is shown."""
-    judged = policy(Path("/"), home=workspace)
+def test_an_own_config_directory_in_the_workspace_is_never_searched(workspace: Path):
+    """The settings directory of this server lies below the working directory."""
+    configured = policy(Path("/"), home=workspace)
 
-    assert judged.evaluate(bash("grep -r x /config", Path("/"))).effect is DENY
-    assert judged.evaluate(bash("grep -r x .", Path("/"))).effect is ASK
+    assert configured.evaluate(bash("grep -r x /config", Path("/"))).effect is DENY
+    assert configured.evaluate(bash("grep -r x .", Path("/"))).effect is ASK

@@ -1,4 +1,4 @@
-"""Files that a search leaves out, and servers that are closed as a whole."""
+"""Files that a search omits, and servers that a rule denies as a whole."""
 
 from pathlib import Path
 from time import process_time
@@ -40,34 +40,36 @@ NAMES = ["a", "b", ".env", "k.pem", "secrets", "src", "deep", "abd", "start", "x
 def test_a_read_deny_hides_the_files_that_it_covers(
     tmp_path: Path, deny: str, path: str, hidden: bool
 ):
-    judged = policy(tmp_path, Rules(deny=[f"Read({deny})"], allow=["Read"]))
+    configured = policy(tmp_path, Rules(deny=[f"Read({deny})"], allow=["Read"]))
 
-    assert judged.build_hidden_paths(tmp_path)(tmp_path / path) is hidden
+    assert configured.build_hidden_paths(tmp_path)(tmp_path / path) is hidden
 
 
 def test_only_a_read_deny_hides_files(tmp_path: Path):
-    judged = policy(tmp_path, Rules(ask=["Read(a)"], deny=["Edit(a)", "Grep(a)", "Bash(cat a)"]))
+    configured = policy(
+        tmp_path, Rules(ask=["Read(a)"], deny=["Edit(a)", "Grep(a)", "Bash(cat a)"])
+    )
 
-    assert not judged.build_hidden_paths(tmp_path)(tmp_path / "a")
-
-
-def test_our_own_files_are_hidden_although_no_rule_says_so(tmp_path: Path):
-    judged = policy(tmp_path)
-
-    assert judged.build_hidden_paths(None)(SETTINGS)
-    assert judged.build_hidden_paths(None)(Path("/state/results/1"))
-    assert not judged.build_hidden_paths(None)(tmp_path / "a")
+    assert not configured.build_hidden_paths(tmp_path)(tmp_path / "a")
 
 
-def test_a_rule_for_the_directory_that_a_search_moved_to_hides_there(tmp_path: Path):
-    judged = policy(tmp_path, Rules(deny=["Read(./top/secret)"]))
+def test_our_own_files_are_hidden_without_a_rule(tmp_path: Path):
+    configured = policy(tmp_path)
+
+    assert configured.build_hidden_paths(None)(SETTINGS)
+    assert configured.build_hidden_paths(None)(Path("/state/results/1"))
+    assert not configured.build_hidden_paths(None)(tmp_path / "a")
+
+
+def test_a_rule_applies_in_the_current_directory_of_a_search(tmp_path: Path):
+    configured = policy(tmp_path, Rules(deny=["Read(./top/secret)"]))
     moved = tmp_path / "sub"
 
-    assert judged.build_hidden_paths(moved)(moved / "top" / "secret")
-    assert not judged.build_hidden_paths(tmp_path)(moved / "top" / "secret")
+    assert configured.build_hidden_paths(moved)(moved / "top" / "secret")
+    assert not configured.build_hidden_paths(tmp_path)(moved / "top" / "secret")
 
 
-def test_a_link_to_a_hidden_file_is_hidden_and_so_is_what_a_denied_link_leads_to(tmp_path: Path):
+def test_a_link_to_a_hidden_file_and_the_target_of_a_denied_link_are_hidden(tmp_path: Path):
     (tmp_path / "vault").mkdir()
     for name in ("key", "other"):
         (tmp_path / "vault" / name).write_text("k", encoding="utf-8")
@@ -98,15 +100,15 @@ def test_a_link_to_a_hidden_file_is_hidden_and_so_is_what_a_denied_link_leads_to
     }
 
 
-def test_what_cannot_be_followed_is_hidden(tmp_path: Path):
+def test_a_link_that_cannot_be_resolved_is_hidden(tmp_path: Path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    judged = policy(tmp_path, Rules(deny=["Read(x)"]))
+    configured = policy(tmp_path, Rules(deny=["Read(x)"]))
 
-    assert judged.build_hidden_paths(tmp_path)(tmp_path / "loop")
-    assert judged.build_hidden_paths(tmp_path)(tmp_path / "loop" / "a")
+    assert configured.build_hidden_paths(tmp_path)(tmp_path / "loop")
+    assert configured.build_hidden_paths(tmp_path)(tmp_path / "loop" / "a")
 
 
-def test_files_outside_are_hidden_where_reading_them_is_blocked(tmp_path: Path):
+def test_files_outside_are_hidden_if_reads_outside_are_blocked(tmp_path: Path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "out").symlink_to(tmp_path / "beside")
     blocked = policy(
@@ -143,7 +145,7 @@ def test_a_file_is_hidden_exactly_when_reading_it_is_denied(patterns: list[str],
         assert hides(WORKSPACE / path) is denied, path
 
 
-def test_a_hundred_thousand_files_are_looked_at_in_seconds_against_a_thousand_rules(tmp_path: Path):
+def test_a_hundred_thousand_files_are_checked_against_a_thousand_rules_in_seconds(tmp_path: Path):
     rules = [f"Read(dir{at}/*.x)" for at in range(500)] + [f"Read(*.e{at})" for at in range(500)]
     hides = policy(tmp_path, Rules(deny=rules)).build_hidden_paths(tmp_path)
     files = [tmp_path / f"d{at % 300}" / f"file{at}.py" for at in range(100_000)]
@@ -152,7 +154,7 @@ def test_a_hundred_thousand_files_are_looked_at_in_seconds_against_a_thousand_ru
     hidden = sum(map(hides, files))
 
     assert hidden == 0
-    # It takes half a second; a machine that runs other tests meanwhile takes longer.
+    # It takes half a second, and longer on a machine that runs other tests in parallel.
     assert process_time() - start < 10
 
 
@@ -175,7 +177,7 @@ def test_a_hundred_thousand_files_are_looked_at_in_seconds_against_a_thousand_ru
         ("mcp__git(", True),
     ],
 )
-def test_a_deny_of_every_tool_of_a_server_closes_the_server(
+def test_a_deny_of_every_tool_of_a_server_denies_the_server(
     tmp_path: Path, deny: str, closed: bool
 ):
     vote = policy(tmp_path, Rules(deny=[deny])).find_server_deny("git")
@@ -184,7 +186,7 @@ def test_a_deny_of_every_tool_of_a_server_closes_the_server(
     assert policy(tmp_path, Rules(ask=[deny], allow=[deny])).find_server_deny("git") is None
 
 
-def test_the_vote_that_closes_a_server_names_its_rule(tmp_path: Path):
+def test_the_vote_that_denies_a_server_names_its_rule(tmp_path: Path):
     vote = policy(tmp_path, Rules(deny=["Bash", "mcp__git"])).find_server_deny("git")
 
     origin = Origin(str(SETTINGS), 2, "mcp__git")

@@ -1,4 +1,4 @@
-"""Rules about files: anchors, gitignore patterns, links, and which tools they are about."""
+"""Rules for files: anchors, gitignore patterns, links, and the tools that they apply to."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def evaluate_path(workspace: Path, rules: Rules, tool: str, path: str) -> Effect
 @pytest.mark.parametrize(
     ("pattern", "path", "allows", "denies"),
     [
-        # In the working directory; a name without a slash at any depth.
+        # Relative to the working directory; a name without a slash at any depth.
         (".env", ".env", True, True),
         (".env", "a/b/.env", True, True),
         ("./.env", "a/.env", True, True),
@@ -39,7 +39,7 @@ def evaluate_path(workspace: Path, rules: Rules, tool: str, path: str) -> Effect
         (".env", ".ENV", False, False),
         ("*.pem", "a/key.pem", True, True),
         (".env", "/elsewhere/.env", False, False),
-        # One directory: in allow only here, in deny and ask at any depth.
+        # One directory: at the top in allow, at any depth in deny and ask.
         ("src/**", "src/a/b", True, True),
         ("./src/**", "src/a", True, True),
         ("src/**", "lib/src/a", False, True),
@@ -73,22 +73,22 @@ def evaluate_path(workspace: Path, rules: Rules, tool: str, path: str) -> Effect
         ("/rules/**", "/config/rules/a", True, True),
         ("/Users/x", "/Users/x", False, False),
         ("../other/**", "../other/a", False, True),
-        # Nothing can be made of it: as allow nothing, as deny the path that it spells.
+        # Invalid patterns: an allow covers nothing, a deny the path that is its text.
         ("a[b", "a[b", False, True),
         ("a[b", "c", False, False),
         ("[z-a]/x", "[z-a]/x", False, True),
     ],
 )
-def test_a_pattern_means_what_gitignore_and_its_anchor_make_of_it(
+def test_a_pattern_matches_as_in_gitignore_from_its_anchor(
     tmp_path: Path, pattern: str, path: str, allows: bool, denies: bool
 ):
     compiled = parse_path_pattern(pattern, Path("/config"))
-    places = PathAnchors(HOME, (tmp_path,))
+    anchors = PathAnchors(HOME, (tmp_path,))
     names = resolve_all_names(path, tmp_path, HOME)
 
     assert isinstance(compiled, PathPattern)
-    allowing = PathRules({1: compiled}, wide=False).find_covering_all(names, places)
-    denying = PathRules({1: compiled}, wide=True).find_covering_any([names], places)
+    allowing = PathRules({1: compiled}, wide=False).find_covering_all(names, anchors)
+    denying = PathRules({1: compiled}, wide=True).find_covering_any([names], anchors)
     assert (allowing == {1}, denying == {1}) == (allows, denies)
 
 
@@ -102,7 +102,7 @@ def test_a_pattern_means_what_gitignore_and_its_anchor_make_of_it(
         ("**/a/**/b/**/c/**", "more than 3 wildcards in a row"),
     ],
 )
-def test_a_pattern_that_cannot_be_trusted_is_refused_with_a_reason(pattern: str, reason: str):
+def test_an_unsafe_pattern_is_refused_with_a_reason(pattern: str, reason: str):
     assert parse_path_pattern(pattern, Path("/")) == reason
 
 
@@ -138,7 +138,7 @@ def test_patterns_agree_with_a_corpus_of_gitignore_cases(data_dir: Path):
 
 
 def _is_denied(row: dict[str, str]) -> bool:
-    """Each line is a deny rule. A root that is relative is one of the directory the path is from."""
+    """Each line is a deny rule. A relative root is relative to the directory of the path."""
     start = Path("/start") if row["root"].startswith(".") else Path(row["root"])
     root = start / row["root"]
     found = [
@@ -154,7 +154,7 @@ def _is_denied(row: dict[str, str]) -> bool:
 @pytest.mark.parametrize(
     ("rules", "tool", "path", "expected"),
     [
-        # Reads inside need no rule, writes and reads outside do.
+        # Reads inside need no rule; writes, and reads outside, do.
         (Rules(), "Read", "a", ALLOW),
         (Rules(), "Edit", "a", ASK),
         (Rules(), "Write", "a", ASK),
@@ -162,7 +162,7 @@ def _is_denied(row: dict[str, str]) -> bool:
         (Rules(), "Read", "../beside", ASK),
         (Rules(allow=["Read(//elsewhere/**)"]), "Read", "/elsewhere/a", ALLOW),
         (Rules(allow=["Read(//elsewhere/**)"]), "Edit", "/elsewhere/a", ASK),
-        # Edit covers Write and grants the read.
+        # An Edit rule covers Write and also allows the read.
         (Rules(allow=["Edit(src/**)"]), "Edit", "src/a", ALLOW),
         (Rules(allow=["Edit(src/**)"]), "Write", "src/a", ALLOW),
         (Rules(allow=["Edit(src/**)"]), "Write", "a", ASK),
@@ -173,7 +173,7 @@ def _is_denied(row: dict[str, str]) -> bool:
         (Rules(allow=["Write(src/**)"]), "Write", "src/a", ASK),
         (Rules(allow=["Edit", "Write"], deny=["Edit(src/**)"]), "Write", "src/a", DENY),
         (Rules(allow=["Edit", "Write"], deny=["Write(src/**)"]), "Write", "src/a", ALLOW),
-        # A read deny closes the file to edits too, an ask does not.
+        # A read deny also denies edits of the file; an ask does not.
         (Rules(deny=["Read(.env)"]), "Read", ".env", DENY),
         (Rules(allow=["Edit"], deny=["Read(.env)"]), "Edit", ".env", DENY),
         (Rules(allow=["Write"], deny=["Read(.env)"]), "Write", "a/.env", DENY),
@@ -183,7 +183,7 @@ def _is_denied(row: dict[str, str]) -> bool:
         # Specificity does not matter.
         (Rules(allow=["Read(src/a)"], deny=["Read(src/**)"]), "Read", "src/a", DENY),
         (Rules(allow=["Edit(src/a)"], ask=["Edit"]), "Edit", "src/a", ASK),
-        # Malformed: a deny stands for the whole tool, an allow for nothing, an exception too.
+        # Malformed: a deny covers the whole tool; an allow and an exception cover nothing.
         (Rules(deny=["Read("]), "Read", "a", DENY),
         (Rules(deny=["Read()"]), "Read", "a", DENY),
         (Rules(deny=["Read(a/../b)"]), "Read", "c", DENY),
@@ -200,11 +200,13 @@ def _is_denied(row: dict[str, str]) -> bool:
         (Rules(allow=["Edit(src/**)"]), "Edit", "src/../a", ASK),
     ],
 )
-def test_file_rules(tmp_path: Path, rules: Rules, tool: str, path: str, expected: Effect):
+def test_file_rules_decide_about_paths(
+    tmp_path: Path, rules: Rules, tool: str, path: str, expected: Effect
+):
     assert evaluate_path(tmp_path, rules, tool, path) is expected
 
 
-def test_a_directory_that_only_begins_alike_is_outside(tmp_path: Path):
+def test_a_directory_that_only_shares_a_name_prefix_is_outside(tmp_path: Path):
     """CVE-2025-54794: the restriction compared strings."""
     workspace = tmp_path / "app"
     (tmp_path / "app_evil").mkdir()
@@ -217,7 +219,7 @@ def test_a_directory_that_only_begins_alike_is_outside(tmp_path: Path):
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
-    """A workspace with links out of it, beside a directory of secrets."""
+    """A workspace with links to a directory of secrets beside it."""
     workspace = tmp_path / "work"
     secrets = tmp_path / "secrets"
     for folder in (workspace / "src", workspace / "vault", secrets):
@@ -234,7 +236,7 @@ def linked(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["src/key", "src/folder/key", "src/hop", "src/dangling"])
-def test_an_allow_needs_both_ends_of_a_link(linked: Path, path: str):
+def test_an_allow_must_cover_a_link_and_its_target(linked: Path, path: str):
     """CVE-2025-59829, CVE-2026-25724, CVE-2025-53110: a link led out of the allowed directory."""
     assert evaluate_path(linked, Rules(), "Read", path) is ASK
     assert evaluate_path(linked, Rules(allow=["Edit(src/**)"]), "Write", path) is ASK
@@ -244,7 +246,7 @@ def test_an_allow_needs_both_ends_of_a_link(linked: Path, path: str):
 
 
 @pytest.mark.parametrize("path", ["src/key", "src/folder/key", "src/hop", "src/folder/new"])
-def test_a_deny_needs_only_one_end_of_a_link(linked: Path, path: str):
+def test_a_deny_of_a_link_or_of_its_target_is_enough(linked: Path, path: str):
     by_target = Rules(allow=["Read"], deny=[f"Read(/{linked.parent}/secrets/**)"])
     by_link = Rules(allow=["Read"], deny=[f"Read({path})"])
 
@@ -252,14 +254,14 @@ def test_a_deny_needs_only_one_end_of_a_link(linked: Path, path: str):
     assert evaluate_path(linked, by_link, "Read", path) is DENY
 
 
-def test_a_deny_of_a_link_covers_what_it_leads_to(linked: Path):
+def test_a_deny_of_a_link_covers_its_target(linked: Path):
     rules = Rules(allow=["Read"], deny=["Read(src/inner/**)"])
 
     assert evaluate_path(linked, rules, "Read", "vault/key") is DENY
     assert evaluate_path(linked, rules, "Read", "src/inner/key") is DENY
 
 
-def test_a_new_file_below_a_linked_directory_is_judged_where_it_would_land(linked: Path):
+def test_a_new_file_below_a_linked_directory_is_checked_at_its_real_path(linked: Path):
     rules = Rules(allow=["Edit(src/**)"])
 
     assert evaluate_path(linked, rules, "Write", "src/new") is ALLOW
@@ -275,7 +277,7 @@ def test_links_in_a_circle_are_denied(linked: Path):
 
 
 @pytest.mark.parametrize("path", ["/a\0b", "", "/" + "a/" * 300 + "b", "/\ud800"])
-def test_what_is_no_path_is_denied(tmp_path: Path, path: str):
+def test_an_invalid_path_is_denied(tmp_path: Path, path: str):
     with pytest.raises(PathResolutionError):
         resolve_all_names(path, None, HOME)
     rules = Rules(allow=["Read", "Edit(//**)"])
@@ -309,7 +311,7 @@ def test_the_slash_anchor_is_the_folder_of_the_settings_file(tmp_path: Path):
     assert built.evaluate(on_file("Edit", tmp_path / "work" / "notes" / "a")).effect is ASK
 
 
-def test_a_deny_holds_wherever_the_shell_has_moved(tmp_path: Path):
+def test_a_deny_applies_in_every_directory_of_the_shell(tmp_path: Path):
     (tmp_path / "sub").mkdir()
     rules = Rules(allow=["Bash"], deny=["Read(.env)", "Read(top/secret)"])
     moved = policy(tmp_path, rules)
@@ -318,7 +320,7 @@ def test_a_deny_holds_wherever_the_shell_has_moved(tmp_path: Path):
     assert moved.evaluate(bash("cat ../top/secret", tmp_path / "sub")).effect is DENY
 
 
-def test_without_a_workspace_a_deny_by_name_still_holds_and_an_allow_does_not():
+def test_without_a_workspace_a_deny_by_name_applies_and_an_allow_does_not():
     rules = Rules(allow=["Edit(./**)"], deny=["Read(.env)"]).texts()
     nowhere = Policy(
         Settings(rules=RuleSettings(texts=rules)), [], [], PermissionMode.DEFAULT, home=HOME
@@ -329,7 +331,7 @@ def test_without_a_workspace_a_deny_by_name_still_holds_and_an_allow_does_not():
     assert nowhere.evaluate(on_file("Read", "/a/b")).effect is ASK
 
 
-def test_names_differ_by_case_where_the_file_system_says_so(tmp_path: Path):
+def test_case_matters_only_if_the_file_system_distinguishes_it(tmp_path: Path):
     (tmp_path / "File").write_text("", encoding="utf-8")
     folds = (tmp_path / "fILE").exists()
 
@@ -338,12 +340,12 @@ def test_names_differ_by_case_where_the_file_system_says_so(tmp_path: Path):
     assert evaluate_path(tmp_path, rules, "Read", "File") is (DENY if folds else ALLOW)
 
 
-def test_inside_is_decided_name_by_name():
-    places = PathAnchors(HOME, ())
+def test_a_file_is_inside_only_if_all_its_names_are():
+    anchors = PathAnchors(HOME, ())
 
-    assert places.contains_all((Path("/w/a"), Path("/w/b")), [Path("/w")])
-    assert not places.contains_all((Path("/w/a"), Path("/x/b")), [Path("/w")])
-    assert not places.contains_all((), [Path("/w")])
+    assert anchors.contains_all((Path("/w/a"), Path("/w/b")), [Path("/w")])
+    assert not anchors.contains_all((Path("/w/a"), Path("/x/b")), [Path("/w")])
+    assert not anchors.contains_all((), [Path("/w")])
 
 
 @pytest.mark.parametrize(

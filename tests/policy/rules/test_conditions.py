@@ -1,4 +1,4 @@
-"""The rule in a hook's `if`: whether it speaks of a call, surely or perhaps."""
+"""The rule in the `if` of a hook: whether it matches a call certainly, possibly or not."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ YES, MAYBE, NO = RuleMatch.YES, RuleMatch.MAYBE, RuleMatch.NO
         ("Bash(git *)", "gitk", NO),
         ("Bash(git *)", "ls", NO),
         ("Bash(git *)", "git add . && git commit -m x", YES),
-        # One part fits, so the guard runs; the whole is more than it knows.
+        # One part matches, so the hook runs; the rule does not cover the whole line.
         ("Bash(git *)", "git status; curl example.com", MAYBE),
         ("Bash(rm *)", "echo $(rm -rf x)", MAYBE),
         ("Bash(rm *)", "sh -c 'rm x'", MAYBE),
         ("Bash(rm *)", "FOO=bar rm x", MAYBE),
         ("Bash(git *)", "git log > /etc/passwd", MAYBE),
-        # What is not understood may be anything.
+        # A command that is not understood may run anything.
         ("Bash(rm *)", "ls ${x@P}", MAYBE),
         ("Bash(rm *)", "cat <<E\n$(date)\nE", MAYBE),
         ("Bash(rm *)", "ls 'unfinished", MAYBE),
@@ -34,7 +34,7 @@ YES, MAYBE, NO = RuleMatch.YES, RuleMatch.MAYBE, RuleMatch.NO
         ("mcp__github", "ls", NO),
     ],
 )
-def test_a_rule_about_commands(
+def test_a_command_condition_matches_parts_of_a_command_line(
     tmp_path: Path, rule: str, command: str, expected: RuleMatch
 ) -> None:
     conditions = HookConditions(tmp_path, [tmp_path])
@@ -51,14 +51,14 @@ def test_a_rule_about_commands(
         ("Edit(*.ts)", "Read", "a.ts", NO),
         ("Edit(/src/**)", "Edit", "src/a", YES),
         ("Read(.env)", "Read", ".env", YES),
-        # As a rule for permissions this one does nothing; a guard with it must not be lost.
+        # As a permission rule it has no effect; a hook with it must still run.
         ("Write(*.ts)", "Write", "a.ts", MAYBE),
         ("Edit(", "Read", "a.ts", MAYBE),
         ("", "Read", "a.ts", MAYBE),
         ("Edit()", "Edit", "a.ts", MAYBE),
     ],
 )
-def test_a_rule_about_files(
+def test_a_path_condition_matches_files(
     tmp_path: Path, rule: str, tool: str, path: str, expected: RuleMatch
 ) -> None:
     conditions = HookConditions(tmp_path, [tmp_path])
@@ -66,7 +66,7 @@ def test_a_rule_about_files(
     assert conditions.match(rule, on_file(tool, tmp_path / path, tmp_path)) is expected
 
 
-def test_a_rule_about_the_tools_of_a_server(tmp_path: Path) -> None:
+def test_a_server_condition_matches_the_tools_of_the_server(tmp_path: Path) -> None:
     conditions = HookConditions(tmp_path, [tmp_path])
 
     assert conditions.match("mcp__github", upstream("github", "push")) is YES
@@ -76,10 +76,10 @@ def test_a_rule_about_the_tools_of_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", ["Bash(", "", "Edit()", "Write(*.ts)", "Bash(\x00)"])
-def test_a_rule_that_cannot_be_judged_has_a_fault(tmp_path: Path, rule: str) -> None:
+def test_a_condition_that_cannot_be_evaluated_has_a_fault(tmp_path: Path, rule: str) -> None:
     assert HookConditions(tmp_path, [tmp_path]).find_fault(rule)
 
 
 @pytest.mark.parametrize("rule", ["Bash", "Bash(git *)", "Edit(*.ts)", "mcp__github__*"])
-def test_a_rule_that_can_be_judged_has_none(tmp_path: Path, rule: str) -> None:
+def test_a_condition_that_can_be_evaluated_has_no_fault(tmp_path: Path, rule: str) -> None:
     assert HookConditions(tmp_path, [tmp_path]).find_fault(rule) is None

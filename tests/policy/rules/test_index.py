@@ -1,4 +1,4 @@
-"""Rules are filed so that few are tried on a call: what is filed is found, whatever it is."""
+"""Indexes of rules find every rule that matches."""
 
 import os
 import re
@@ -105,7 +105,7 @@ pieces = st.sampled_from(
 
 @unhurried
 @given(st.lists(command_patterns, min_size=1, max_size=6), st.lists(pieces, max_size=8))
-def test_every_pattern_that_a_command_holds_is_found(texts: list[str], command: list[str]):
+def test_every_pattern_that_matches_a_command_is_found(texts: list[str], command: list[str]):
     made = [parse_command_pattern(text) for text in texts]
     filed = {at: pattern for at, pattern in enumerate(made) if pattern is not None}
     read = parse_command("".join(command))
@@ -150,7 +150,7 @@ def test_every_domain_rule_that_covers_a_host_is_found(texts: list[str], host: s
     assert found == [at for at, pattern in filed.items() if pattern.covers(host)]
 
 
-def test_links_among_the_beginnings_of_patterns_are_found_when_they_appear(tmp_path: Path):
+def test_new_links_in_the_prefixes_of_patterns_are_found(tmp_path: Path):
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "dir").mkdir()
     detours = SymlinkIndex(["link/a", "dir/inner", "dir/other/x", "missing/b", ""])
@@ -160,7 +160,7 @@ def test_links_among_the_beginnings_of_patterns_are_found_when_they_appear(tmp_p
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "dir" / "inner").symlink_to("../real/deep")
     (tmp_path / "real" / "a").symlink_to(tmp_path / "dir")
-    os.utime(tmp_path, ns=(1, 1))  # a clock that is coarse must not hide the change from the test
+    os.utime(tmp_path, ns=(1, 1))  # A coarse clock must not hide the change from the test.
 
     assert sorted(detours.find_links(tmp_path), key=lambda start: start.pattern_prefix) == [
         PatternStart("dir/inner", str(tmp_path / "real" / "deep")),
@@ -169,7 +169,7 @@ def test_links_among_the_beginnings_of_patterns_are_found_when_they_appear(tmp_p
     ]
 
 
-def test_links_that_lead_back_to_themselves_end(tmp_path: Path):
+def test_links_that_form_a_cycle_are_followed_a_limited_number_of_times(tmp_path: Path):
     (tmp_path / "a").symlink_to(tmp_path)
 
     found = SymlinkIndex(["/".join("a" * 50)]).find_links(tmp_path)

@@ -1,4 +1,4 @@
-"""The grammar of rules beyond names: parameters, odd texts, and what is said of rules that mislead."""
+"""The grammar of rules: parameters, unusual texts, and advice about misleading rules."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def build_subject(tool: str, arguments: JsonObject) -> Subject:
         ("Bash(run_in_background:true)", "Bash", {"command": "ls"}, False),
         ("TaskStop(task_id:b1)", "TaskStop", {"task_id": "b1"}, True),
         ("WebFetch(prompt:*key*)", "WebFetch", {"url": "https://a.b", "prompt": "the key"}, True),
-        # Of an upstream's tool every field can be named, also `path` and `url`.
+        # A rule for an upstream tool can name every field, also `path` and `url`.
         ("mcp__fs__read(path:/etc/*)", "mcp__fs__read", {"path": "/etc/passwd"}, True),
         ("mcp__fs__read(path:/etc/*)", "mcp__fs__read", {"path": "/home/x"}, False),
         ("mcp__fs(path:/etc/*)", "mcp__fs__write", {"path": "/etc/passwd"}, True),
@@ -54,19 +54,19 @@ def build_subject(tool: str, arguments: JsonObject) -> Subject:
         ("mcp__fs__read(path:*)", "mcp__fs__read", {"path": None}, False),
     ],
 )
-def test_a_parameter_rule_is_about_one_field(
+def test_a_parameter_rule_matches_one_field(
     deny: str, tool: str, arguments: JsonObject, denied: bool
 ):
-    judged = policy(Path("/w"), Rules(deny=[deny], allow=[tool]))
+    configured = policy(Path("/w"), Rules(deny=[deny], allow=[tool]))
 
-    assert (judged.evaluate(build_subject(tool, arguments)).effect is DENY) is denied
+    assert (configured.evaluate(build_subject(tool, arguments)).effect is DENY) is denied
 
 
-def test_a_program_that_is_named_like_a_field_is_still_a_program(tmp_path: Path):
-    judged = policy(tmp_path, Rules(deny=["Bash(timeout:*)", "Bash(command:*)"]))
+def test_a_rule_for_a_program_with_the_name_of_a_field_matches_the_program(tmp_path: Path):
+    configured = policy(tmp_path, Rules(deny=["Bash(timeout:*)", "Bash(command:*)"]))
 
-    assert judged.evaluate(bash("timeout 5 ls", tmp_path)).effect is DENY
-    assert judged.evaluate(bash("command ls", tmp_path)).effect is DENY
+    assert configured.evaluate(bash("timeout 5 ls", tmp_path)).effect is DENY
+    assert configured.evaluate(bash("command ls", tmp_path)).effect is DENY
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_program_that_is_named_like_a_field_is_still_a_program(tmp_path: Path)
         (Rules(deny=["Read(//)"]), "'Read(//)': write /** for everything in that directory"),
     ],
 )
-def test_a_rule_that_misleads_says_what_to_write_instead(tmp_path: Path, rules: Rules, advice: str):
+def test_a_misleading_rule_gets_advice(tmp_path: Path, rules: Rules, advice: str):
     (problem,) = policy(tmp_path, rules).problems
 
     assert problem.message == advice
@@ -182,7 +182,7 @@ def test_a_rule_that_misleads_says_what_to_write_instead(tmp_path: Path, rules: 
         *("Read(./a (1)/b)", "Edit(a[bc]d)", "mcp__a__get_*", "WebFetch(domain:a.b)", "KillShell"),
     ],
 )
-def test_an_ordinary_rule_is_not_remarked_upon(tmp_path: Path, rule: str):
+def test_an_ordinary_rule_gets_no_advice(tmp_path: Path, rule: str):
     assert policy(tmp_path, Rules(allow=[rule])).problems == ()
 
 
@@ -203,18 +203,18 @@ def test_an_ordinary_rule_is_not_remarked_upon(tmp_path: Path, rule: str):
         ("Read(**/key)", "a\n/b\n/key", True),
     ],
 )
-def test_paths_with_odd_characters_are_guarded(deny: str, path: str, denied: bool):
-    judged = policy(Path("/w"), Rules(deny=[deny]))
+def test_rules_apply_to_paths_with_special_characters(deny: str, path: str, denied: bool):
+    configured = policy(Path("/w"), Rules(deny=[deny]))
 
-    assert (judged.evaluate(on_file("Read", Path("/w") / path)).effect is DENY) is denied
+    assert (configured.evaluate(on_file("Read", Path("/w") / path)).effect is DENY) is denied
 
 
-def test_an_allow_ends_where_its_pattern_ends(tmp_path: Path):
-    judged = policy(tmp_path, Rules(allow=["Edit(a)", "Edit(*.py)"]))
+def test_an_allow_covers_no_more_than_its_pattern(tmp_path: Path):
+    configured = policy(tmp_path, Rules(allow=["Edit(a)", "Edit(*.py)"]))
 
-    assert judged.evaluate(on_file("Edit", tmp_path / "a")).effect is ALLOW
-    assert judged.evaluate(on_file("Edit", tmp_path / "a\n")).effect is ASK
-    assert judged.evaluate(on_file("Edit", tmp_path / "b.py\n")).effect is ASK
+    assert configured.evaluate(on_file("Edit", tmp_path / "a")).effect is ALLOW
+    assert configured.evaluate(on_file("Edit", tmp_path / "a\n")).effect is ASK
+    assert configured.evaluate(on_file("Edit", tmp_path / "b.py\n")).effect is ASK
 
 
 @pytest.mark.parametrize(
@@ -229,26 +229,26 @@ def test_an_allow_ends_where_its_pattern_ends(tmp_path: Path):
         (LayerKind.CLAUDE_USER, "home/.claude/settings.json", "home/.claude"),
     ],
 )
-def test_a_slash_means_the_place_that_the_settings_file_is_about(
+def test_a_leading_slash_means_the_directory_of_the_settings_layer(
     tmp_path: Path, kind: LayerKind, file: str, anchor: str
 ):
     written = tmp_path / file
     written.parent.mkdir(parents=True)
     written.write_text('{"permissions": {"deny": ["Read(/notes/**)"]}}', encoding="utf-8")
     read = load_settings([Layer(kind, written)])
-    judged = Policy(read, [tmp_path / "w"], [], PermissionMode.DEFAULT, home=tmp_path / "home")
+    configured = Policy(read, [tmp_path / "w"], [], PermissionMode.DEFAULT, home=tmp_path / "home")
 
-    places = ["w", "config", "elsewhere", "etc", "home", "home/.claude", "w/.claude"]
+    anchors = ["w", "config", "elsewhere", "etc", "home", "home/.claude", "w/.claude"]
     denied = [
         place
-        for place in places
-        if judged.evaluate(on_file("Read", tmp_path / place / "notes" / "a")).effect is DENY
+        for place in anchors
+        if configured.evaluate(on_file("Read", tmp_path / place / "notes" / "a")).effect is DENY
     ]
 
     assert denied == [anchor]
 
 
-def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_reported(tmp_path: Path):
+def test_a_rule_whose_server_name_differs_by_case_is_reported(tmp_path: Path):
     rules = Rules(deny=["mcp__GitHub", "mcp__my-files__write"], allow=["mcp__git", "mcp__other"])
 
     found = policy(tmp_path, rules).find_server_name_problems(["github", "my_files", "git"])
@@ -259,7 +259,7 @@ def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_reported(tmp_pat
     ]
 
 
-def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_reported(tmp_path: Path):
+def test_a_rule_whose_tool_name_differs_by_case_is_reported(tmp_path: Path):
     rules = Rules(
         deny=["mcp__git__Push", "mcp__git__push", "mcp__git__Get_*", "mcp__git__gone", "mcp__git"],
         ask=["mcp__other__PUSH"],
@@ -274,7 +274,7 @@ def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_reported(tmp_path:
     ]
 
 
-def test_each_list_reads_a_tool_name_with_stars_by_its_own_measure(tmp_path: Path):
+def test_wildcards_in_tool_names_are_strict_in_allow_and_wide_in_deny(tmp_path: Path):
     cases = {"mcp__git__get_*": True, "mcp__*__get_x": False, "mcp__g*": False, "git__get_*": False}
 
     for text, allows in cases.items():
@@ -304,8 +304,8 @@ def test_each_list_reads_a_tool_name_with_stars_by_its_own_measure(tmp_path: Pat
         *[(f"{text}", False) for text in ("cd .. && rm a", "rm $(x)", "rm -rf .", "touch .git/x")],
     ],
 )
-def test_accept_edits_takes_a_few_commands_for_edits(tmp_path: Path, command: str, accepted: bool):
-    """CVE-2026-25723: in this mode a pipe into sed wrote what nobody had allowed."""
+def test_accept_edits_allows_a_few_editing_commands(tmp_path: Path, command: str, accepted: bool):
+    """CVE-2026-25723: in this mode a pipe into sed wrote files without permission."""
     (tmp_path / "a").mkdir()
     mode = PermissionMode.ACCEPT_EDITS
 
@@ -321,7 +321,7 @@ def test_hook_scripts_and_settings_that_do_not_exist_yet_are_protected(tmp_path:
         report=SettingsReport(files=(tmp_path / "absent.json",)),
         hooks=HookSettings(scripts=(tmp_path / "guard.sh",)),
     )
-    judged = Policy(
+    configured = Policy(
         replace(found, rules=RuleSettings(Rules(allow=["Edit", "Write", "Bash"]).texts())),
         [tmp_path],
         [],
@@ -331,7 +331,7 @@ def test_hook_scripts_and_settings_that_do_not_exist_yet_are_protected(tmp_path:
     )
 
     def effect(subject: Subject) -> Effect:
-        return judged.evaluate(subject).effect
+        return configured.evaluate(subject).effect
 
     for name in ("absent.json", "guard.sh", "extra.json"):
         assert effect(on_file("Write", tmp_path / name)) is DENY

@@ -1,4 +1,4 @@
-"""Which rules a lasting yes would set down: few, narrow, and only where they really cover it."""
+"""The rules that a lasting approval stores: few, narrow, and only if they cover the call."""
 
 from functools import partial
 from pathlib import Path
@@ -55,25 +55,25 @@ def test_a_command_gets_one_rule_for_each_part_that_needs_one(
         f"rm {'x' * 400}",
     ],
 )
-def test_what_no_few_narrow_rules_would_cover_is_never_offered(
+def test_no_rule_is_offered_if_a_few_narrow_rules_do_not_cover_the_call(
     tmp_path: Path, command: str
 ) -> None:
     assert suggest_lasting_rules(policy(tmp_path), bash(command, tmp_path)) == ()
 
 
 @pytest.mark.parametrize("closed", [Rules(ask=["Bash(git push:*)"]), Rules(deny=["Bash(git:*)"])])
-def test_what_a_rule_asks_for_or_denies_is_not_offered(tmp_path: Path, closed: Rules) -> None:
+def test_no_rule_is_offered_against_an_ask_or_deny_rule(tmp_path: Path, closed: Rules) -> None:
     assert suggest_lasting_rules(policy(tmp_path, closed), bash("git push", tmp_path)) == ()
 
 
-def test_a_protected_path_is_not_offered(tmp_path: Path) -> None:
+def test_no_rule_is_offered_for_a_protected_path(tmp_path: Path) -> None:
     assert (
         suggest_lasting_rules(policy(tmp_path), on_file("Write", tmp_path / ".git" / "config"))
         == ()
     )
 
 
-def test_in_plan_mode_no_write_is_offered(tmp_path: Path) -> None:
+def test_no_rule_for_a_write_is_offered_in_plan_mode(tmp_path: Path) -> None:
     judge = policy(tmp_path, mode=PermissionMode.PLAN)
 
     assert suggest_lasting_rules(judge, on_file("Write", tmp_path / "a" / "b.txt")) == ()
@@ -86,7 +86,7 @@ def test_an_edit_offers_the_directory_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/home/someone/notes.txt", "/home/x.txt", "/x.txt"])
-def test_a_file_beside_everything_else_is_offered_alone(tmp_path: Path, path: str) -> None:
+def test_a_file_in_a_broad_directory_is_offered_alone(tmp_path: Path, path: str) -> None:
     assert suggest_lasting_rules(policy(tmp_path), on_file("Read", path)) == (f"Read(/{path})",)
 
 
@@ -103,7 +103,7 @@ def test_a_redirect_offers_the_one_file(tmp_path: Path) -> None:
     )
 
 
-def test_added_rules_pass_no_deny_and_no_ask(tmp_path: Path) -> None:
+def test_added_allow_rules_override_no_deny_and_no_ask(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(deny=["Bash(rm:*)"], ask=["Bash(git push:*)"]))
     extended = judge.extend((rule(ALLOW, "Bash", 0), rule(DENY, "Bash(ls)", 0)))
 
@@ -113,7 +113,7 @@ def test_added_rules_pass_no_deny_and_no_ask(tmp_path: Path) -> None:
     assert judge.evaluate(bash("make", tmp_path)).effect is ASK
 
 
-def test_bash_that_runs_mcp_dispatch_is_asked_whatever_is_allowed(tmp_path: Path) -> None:
+def test_a_command_that_runs_mcp_dispatch_asks_whatever_is_allowed(tmp_path: Path) -> None:
     judge = policy(tmp_path, Rules(allow=["Bash", "Bash(mcp-dispatch:*)"]))
 
     for command in (
