@@ -1,4 +1,4 @@
-"""Which limit counts for which tool, and what a batch may deliver."""
+"""The limit of each tool, and the budget of a batch."""
 
 import pytest
 from hypothesis import given
@@ -49,18 +49,18 @@ DUMP = RecordingTool("git__dump", server="git", rule="mcp__git__dump", result_li
         (ResultLimits(tools={"git__log": 6_000}), LOG, ResultLimit(50_000, True)),
     ],
 )
-def test_settings_come_first_then_the_tool_itself(
+def test_settings_take_precedence_over_the_limit_of_the_tool(
     limits: ResultLimits, tool: RecordingTool, expected: ResultLimit
 ) -> None:
     assert limits.find_limit(tool) == expected
 
 
-def test_a_failing_command_shows_its_head_and_tail_whatever_the_limit() -> None:
+def test_a_failed_command_has_no_limit_because_bash_cuts_its_output() -> None:
     assert ResultLimits(bash=4_000).find_limit(BASH, failed=True) == ResultLimit(None, True)
     assert ResultLimits().find_limit(LOG, failed=True) == ResultLimit(50_000, True)
 
 
-def test_the_result_that_would_pass_the_budget_is_not_admitted() -> None:
+def test_a_result_that_exceeds_the_budget_is_not_reserved() -> None:
     budget = BatchBudget(100)
 
     assert budget.reserve("a", 60)
@@ -69,7 +69,7 @@ def test_the_result_that_would_pass_the_budget_is_not_admitted() -> None:
     assert not budget.reserve("d", 1)
 
 
-def test_what_was_decided_for_a_call_stays_decided() -> None:
+def test_a_second_reservation_of_a_call_returns_the_same_answer() -> None:
     budget = BatchBudget(100)
     first = [budget.reserve("a", 60), budget.reserve("b", 60)]
 
@@ -81,12 +81,14 @@ def test_what_was_decided_for_a_call_stays_decided() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=4), st.integers(0, 150_000), max_size=12))
-def test_of_a_whole_batch_the_largest_go_and_no_more_than_needed(sizes: dict[str, int]) -> None:
-    gone = select_results_to_replace(sizes)
+def test_only_the_largest_results_of_a_batch_are_replaced_and_no_more_than_needed(
+    sizes: dict[str, int],
+) -> None:
+    replaced = select_results_to_replace(sizes)
 
-    left = {call: size for call, size in sizes.items() if call not in gone}
+    left = {call: size for call, size in sizes.items() if call not in replaced}
     assert sum(left.values()) <= MAX_BATCH_CHARS
-    if gone:
-        smallest = min(sizes[call] for call in gone)
+    if replaced:
+        smallest = min(sizes[call] for call in replaced)
         assert all(size <= smallest for size in left.values())
         assert sum(left.values()) + smallest > MAX_BATCH_CHARS

@@ -1,4 +1,4 @@
-"""Content that is not text: decoded to files with the right extension."""
+"""Images, audio and blobs that are decoded to files with the right suffix."""
 
 import base64
 import json
@@ -58,9 +58,7 @@ def fitted(tmp_path: Path, *blocks: Json) -> FittedResult:
         (blob(b"x" * 60_000, "application/x-evil\n.sh"), ".bin"),
     ],
 )
-def test_what_is_too_large_is_decoded_to_a_file(
-    tmp_path: Path, block: JsonObject, suffix: str
-) -> None:
+def test_large_media_are_decoded_to_a_file(tmp_path: Path, block: JsonObject, suffix: str) -> None:
     result = fitted(tmp_path, {"type": "text", "text": "here"}, block)
 
     (path,) = tmp_path.iterdir()
@@ -68,11 +66,11 @@ def test_what_is_too_large_is_decoded_to_a_file(
     assert isinstance(carrier, dict)
     assert path.read_bytes() == base64.b64decode(str(carrier.get("data") or carrier.get("blob")))
     assert path.suffix == suffix
-    told, stand_in, link = extract_blocks(result.wire)
-    assert told == {"type": "text", "text": "here"}
-    assert f"was decoded and saved to: {path}\n</persisted-output>" in json.dumps(stand_in).replace(
-        "\\n", "\n"
-    )
+    text, replacement, link = extract_blocks(result.wire)
+    assert text == {"type": "text", "text": "here"}
+    assert f"was decoded and saved to: {path}\n</persisted-output>" in json.dumps(
+        replacement
+    ).replace("\\n", "\n")
     assert isinstance(link, dict)
     assert link["uri"] == f"dispatch://results/{path.stem}"
     assert result.replacements == (
@@ -90,7 +88,7 @@ def test_what_is_too_large_is_decoded_to_a_file(
         {"type": "image", "mimeType": "image/png"},
     ],
 )
-def test_what_is_not_too_large_stays_as_it_is(tmp_path: Path, block: JsonObject) -> None:
+def test_small_media_are_delivered_unchanged(tmp_path: Path, block: JsonObject) -> None:
     result = fitted(tmp_path, block)
 
     assert result == FittedResult({"content": [block]})
@@ -98,7 +96,7 @@ def test_what_is_not_too_large_stays_as_it_is(tmp_path: Path, block: JsonObject)
 
 
 @pytest.mark.parametrize("data", ["é" * 60_000, "?" * 60_000, "QUJ" * 20_001])
-def test_what_is_not_base64_is_kept_as_it_came(tmp_path: Path, data: str) -> None:
+def test_invalid_base64_is_stored_as_text(tmp_path: Path, data: str) -> None:
     result = fitted(tmp_path, {"type": "audio", "data": data, "mimeType": "audio/wav"})
 
     (path,) = tmp_path.iterdir()
@@ -107,7 +105,7 @@ def test_what_is_not_base64_is_kept_as_it_came(tmp_path: Path, data: str) -> Non
     assert "base64 that cannot be decoded" in json.dumps(result.wire)
 
 
-def test_media_that_cannot_be_kept_says_so_and_the_call_succeeds(tmp_path: Path) -> None:
+def test_media_that_cannot_be_stored_become_a_notice_and_the_call_succeeds(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
     result = fitted(tmp_path / "file", {"type": "text", "text": "here"}, audio(b"x" * 60_000))
@@ -121,7 +119,7 @@ def test_media_that_cannot_be_kept_says_so_and_the_call_succeeds(tmp_path: Path)
     ]
 
 
-def test_structure_beside_decoded_media_does_not_hide_them(tmp_path: Path) -> None:
+def test_structure_does_not_hide_that_media_were_replaced(tmp_path: Path) -> None:
     wire: JsonObject = {
         "content": [audio(b"x" * 60_000)],
         "structuredContent": {"seconds": 3},

@@ -1,4 +1,4 @@
-"""Results as validating clients accept them: structure that fits, and words of ours in sight."""
+"""Structured content that validating clients accept, with our notes visible."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def texts(wire: JsonObject) -> list[Json]:
     return [block["text"] for block in content if isinstance(block, dict)]
 
 
-def test_the_advertised_schema_admits_the_original_and_a_reference_and_nothing_else() -> None:
+def test_the_advertised_schema_allows_only_the_original_or_a_reference() -> None:
     closed = output(CLOSED)
 
     assert closed.find_problems({"n": 1}) == []
@@ -76,12 +76,12 @@ def test_the_draft_is_named_once_at_the_top() -> None:
         result("kept", structuredContent=build_reference({"path": "/x"})),
     ],
 )
-def test_what_a_client_accepts_is_the_same_object(wire: JsonObject) -> None:
+def test_a_result_that_a_client_accepts_is_the_same_object(wire: JsonObject) -> None:
     assert conform_to_schema(wire, output(CLOSED), "t") is wire
     assert conform_to_schema(wire, None, "t") is wire
 
 
-def test_structure_that_breaks_its_schema_is_an_error_with_both_kept_as_data() -> None:
+def test_structure_that_breaks_its_schema_becomes_an_error_with_text_and_structure() -> None:
     wire = conform_to_schema(result("one", structuredContent={"n": "one"}), output(CLOSED), "t")
 
     assert wire["isError"] is True
@@ -91,7 +91,7 @@ def test_structure_that_breaks_its_schema_is_an_error_with_both_kept_as_data() -
     assert data == ["one", '{"n":"one"}']
 
 
-def test_a_failure_keeps_its_text_and_loses_structure_that_a_client_would_refuse() -> None:
+def test_an_error_keeps_its_text_and_loses_invalid_structure() -> None:
     failed = result("no", isError=True, structuredContent={"why": "no"})
 
     wire = conform_to_schema(failed, output(CLOSED), "t")
@@ -101,7 +101,7 @@ def test_a_failure_keeps_its_text_and_loses_structure_that_a_client_would_refuse
     assert texts(wire) == ["no", '{"why":"no"}']
 
 
-def test_a_result_without_the_structure_it_promised_has_its_text_as_one() -> None:
+def test_a_result_without_declared_structure_gets_its_text_as_structure() -> None:
     wire = conform_to_schema(result("only text"), output(CLOSED), "t")
 
     assert output(CLOSED).find_problems(wire["structuredContent"]) == []
@@ -115,7 +115,7 @@ def test_a_result_without_the_structure_it_promised_has_its_text_as_one() -> Non
     }
 
 
-def test_notes_stand_beside_structure_that_leaves_room() -> None:
+def test_notes_become_a_property_of_structure_that_allows_it() -> None:
     wire = add_notes(result("1", structuredContent={"n": 1}), ["look"], output(OPEN))
 
     assert wire == {
@@ -124,29 +124,29 @@ def test_notes_stand_beside_structure_that_leaves_room() -> None:
     }
 
 
-def test_notes_stand_around_structure_that_leaves_none() -> None:
+def test_notes_wrap_structure_that_allows_no_other_property() -> None:
     wire = add_notes(result("1", structuredContent={"n": 1}), ["look"], output(CLOSED))
 
     assert wire["structuredContent"] == build_reference({"notes": ["look"], "value": {"n": 1}})
     assert output(CLOSED).find_problems(wire["structuredContent"]) == []
 
 
-def test_notes_join_those_of_a_reference() -> None:
-    kept = result("x", structuredContent=build_reference({"path": "/x", "notes": ["a"]}))
+def test_notes_are_appended_to_those_of_a_reference() -> None:
+    reference = result("x", structuredContent=build_reference({"path": "/x", "notes": ["a"]}))
 
-    wire = add_notes(kept, ["b"], output(CLOSED))
+    wire = add_notes(reference, ["b"], output(CLOSED))
 
     assert wire["structuredContent"] == build_reference({"path": "/x", "notes": ["a", "b"]})
 
 
-def test_notes_on_structure_that_nobody_advertised_make_it_text() -> None:
+def test_notes_turn_structure_without_an_output_schema_into_text() -> None:
     wire = add_notes(result("see below", structuredContent={"n": 1}), ["look"], None)
 
     assert "structuredContent" not in wire
     assert texts(wire) == ["see below", "look", '{"n":1}']
 
 
-def test_structure_that_the_text_repeats_is_not_told_twice() -> None:
+def test_structure_that_the_text_repeats_is_not_added_as_text() -> None:
     wire = move_structure_to_text(result('{ "n": 1 }', structuredContent={"n": 1}))
 
     assert wire == result('{ "n": 1 }')

@@ -1,4 +1,4 @@
-"""How results are measured and how long texts are begun."""
+"""Sizes of results, and previews of long texts."""
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,7 @@ def test_a_colour_code_is_not_cut_in_half() -> None:
         (3 * 1024**4, "3072GB"),
     ],
 )
-def test_a_size_is_said_as_a_person_would(count: int, words: str) -> None:
+def test_a_size_is_formatted_with_a_readable_unit(count: int, words: str) -> None:
     assert format_size(count) == words
 
 

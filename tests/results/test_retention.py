@@ -1,4 +1,4 @@
-"""How long kept results stay, with several processes at the same directory."""
+"""Retention of stored results, with several processes in the same directory."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ DAY = 24 * 60 * 60
 posix = pytest.mark.skipif(sys.platform == "win32", reason="locks are POSIX")
 
 
-def kept(store: ResultStore, text: str, days_ago: float) -> Path:
+def save_with_age(store: ResultStore, text: str, days_ago: float) -> Path:
     path = store.save(text).path
     then = time.time() - days_ago * DAY
     os.utime(path, (then, then))
@@ -35,8 +35,8 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore(tmp_path, Retention(days=1_000_000))
 
 
-def test_what_is_past_its_age_is_removed(store: ResultStore) -> None:
-    old, young = kept(store, "old", 31), kept(store, "young", 29)
+def test_results_past_their_age_are_removed(store: ResultStore) -> None:
+    old, young = save_with_age(store, "old", 31), save_with_age(store, "young", 29)
 
     done = prune(store.directory, Retention(days=30))
 
@@ -44,8 +44,10 @@ def test_what_is_past_its_age_is_removed(store: ResultStore) -> None:
     assert [each.path for each in list_result_files(store.directory)] == [young]
 
 
-def test_the_oldest_go_first_when_there_is_too_much(store: ResultStore) -> None:
-    paths = [kept(store, str(number) * 100, number) for number in range(5)]
+def test_the_oldest_results_are_removed_first_when_the_total_is_exceeded(
+    store: ResultStore,
+) -> None:
+    paths = [save_with_age(store, str(number) * 100, number) for number in range(5)]
 
     done = prune(store.directory, Retention(total_bytes=300))
 
@@ -53,9 +55,9 @@ def test_the_oldest_go_first_when_there_is_too_much(store: ResultStore) -> None:
     assert [each.path for each in list_result_files(store.directory)] == paths[:3]
 
 
-def test_room_is_made_before_a_result_is_kept(tmp_path: Path) -> None:
+def test_old_results_are_removed_before_a_new_one_is_stored(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, Retention(total_bytes=1000))
-    old, young = kept(store, "a" * 400, 2), kept(store, "b" * 400, 1)
+    old, young = save_with_age(store, "a" * 400, 2), save_with_age(store, "b" * 400, 1)
 
     new = store.save("c" * 400).path
 
@@ -63,7 +65,7 @@ def test_room_is_made_before_a_result_is_kept(tmp_path: Path) -> None:
     assert {young, new} == set(tmp_path.iterdir())
 
 
-def test_a_result_larger_than_all_may_be_is_not_kept_and_costs_no_other(tmp_path: Path) -> None:
+def test_a_result_larger_than_the_total_is_not_stored_and_removes_no_other(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, Retention(total_bytes=1000))
     other = store.save("a" * 900).path
 
@@ -73,7 +75,7 @@ def test_a_result_larger_than_all_may_be_is_not_kept_and_costs_no_other(tmp_path
     assert list(tmp_path.iterdir()) == [other]
 
 
-def test_a_flood_of_results_stays_within_the_total(tmp_path: Path) -> None:
+def test_many_results_stay_within_the_total(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, Retention(total_bytes=50_000))
 
     for number in range(200):
@@ -81,7 +83,7 @@ def test_a_flood_of_results_stays_within_the_total(tmp_path: Path) -> None:
         assert sum(each.size for each in list_result_files(tmp_path)) <= 50_000
 
 
-def test_files_that_are_not_ours_are_left_alone(store: ResultStore, tmp_path: Path) -> None:
+def test_other_files_in_the_directory_are_not_removed(store: ResultStore, tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine", encoding="utf-8")
     os.utime(notes, (1, 1))
@@ -97,8 +99,8 @@ def test_files_that_are_not_ours_are_left_alone(store: ResultStore, tmp_path: Pa
 
 
 @posix
-def test_what_is_being_read_stays(store: ResultStore) -> None:
-    path = kept(store, "old", 100)
+def test_a_result_that_is_being_read_is_not_removed(store: ResultStore) -> None:
+    path = save_with_age(store, "old", 100)
     descriptor = os.open(path, os.O_RDONLY)
     lock_open_file(descriptor)
     os.utime(path, (1, 1))
@@ -112,8 +114,8 @@ def test_what_is_being_read_stays(store: ResultStore) -> None:
     assert [each.path for each in after.removed] == [path]
 
 
-def test_reading_makes_a_result_young_again(store: ResultStore) -> None:
-    path = kept(store, "old", 100)
+def test_reading_a_result_resets_its_age(store: ResultStore) -> None:
+    path = save_with_age(store, "old", 100)
     descriptor = os.open(path, os.O_RDONLY)
     lock_open_file(descriptor)
     os.close(descriptor)
@@ -134,8 +136,10 @@ sys.stdin.read()
 
 
 @posix
-def test_what_another_process_reads_stays_until_that_ends(store: ResultStore) -> None:
-    path = kept(store, "old", 100)
+def test_a_result_that_another_process_reads_is_kept_until_that_process_ends(
+    store: ResultStore,
+) -> None:
+    path = save_with_age(store, "old", 100)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as reader:
@@ -163,8 +167,8 @@ while True:
 
 
 @posix
-def test_a_result_is_there_while_its_delivery_is_settled_whoever_prunes(tmp_path: Path) -> None:
-    """Another process removes everything as fast as it can, all the time."""
+def test_a_result_exists_during_its_delivery_while_another_process_prunes(tmp_path: Path) -> None:
+    """Another process removes all results in a loop."""
     store = ResultStore(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", PRUNER, tmp_path], stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Kept results: whole, private, named by their content."""
+"""Stored results: complete, private, named by their content."""
 
 import os
 import re
@@ -23,27 +23,27 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals ar
 @given(st.binary(max_size=4096))
 def test_the_stored_bytes_are_the_original_bytes(content: bytes) -> None:
     with TemporaryDirectory() as directory:
-        kept = ResultStore(Path(directory)).save(content, ".bin")
+        stored = ResultStore(Path(directory)).save(content, ".bin")
 
-        assert kept.path.read_bytes() == content
-        assert kept.size == len(content)
+        assert stored.path.read_bytes() == content
+        assert stored.size == len(content)
 
 
 @given(st.text(alphabet=st.characters(), max_size=300))
 def test_any_text_is_stored_in_utf_8_lone_surrogates_included(text: str) -> None:
     with TemporaryDirectory() as directory:
-        kept = ResultStore(Path(directory)).save(text)
+        stored = ResultStore(Path(directory)).save(text)
 
-        assert kept.path.read_bytes().decode("utf-8", "surrogatepass") == text
+        assert stored.path.read_bytes().decode("utf-8", "surrogatepass") == text
 
 
 @posix
-def test_a_kept_file_is_private_and_named_by_its_content(tmp_path: Path) -> None:
-    kept = ResultStore(tmp_path).save("hello")
+def test_a_stored_file_is_private_and_named_by_its_content(tmp_path: Path) -> None:
+    stored = ResultStore(tmp_path).save("hello")
 
     name = sha256(b"hello").hexdigest()[:32]
-    assert kept == StoredResult(name, tmp_path / f"{name}.txt", 5)
-    assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
+    assert stored == StoredResult(name, tmp_path / f"{name}.txt", 5)
+    assert stat.S_IMODE(stored.path.stat().st_mode) == 0o600
 
 
 def test_equal_content_is_one_file_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -55,24 +55,24 @@ def test_equal_content_is_one_file_and_nothing_else_is_left(tmp_path: Path) -> N
     assert set(tmp_path.iterdir()) == {first.path, other.path}
 
 
-def test_delivering_a_result_again_makes_its_file_young_again(tmp_path: Path) -> None:
+def test_delivering_a_result_again_resets_the_age_of_its_file(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    kept = store.save("hello")
-    os.utime(kept.path, (1, 1))
+    stored = store.save("hello")
+    os.utime(stored.path, (1, 1))
 
     store.save("hello")
 
-    assert kept.path.stat().st_mtime > time.time() - 60
+    assert stored.path.stat().st_mtime > time.time() - 60
 
 
-def test_a_file_that_lost_bytes_is_written_anew(tmp_path: Path) -> None:
+def test_a_truncated_file_is_written_again(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    kept = store.save("the whole of it")
-    kept.path.write_bytes(b"the wh")
+    stored = store.save("the whole of it")
+    stored.path.write_bytes(b"the wh")
 
     store.save("the whole of it")
 
-    assert kept.path.read_bytes() == b"the whole of it"
+    assert stored.path.read_bytes() == b"the whole of it"
 
 
 @posix
@@ -84,20 +84,20 @@ def test_a_link_planted_under_the_final_name_is_replaced_not_followed(tmp_path: 
     planted = results / f"{sha256(b'hello').hexdigest()[:32]}.txt"
     planted.symlink_to(victim)
 
-    kept = ResultStore(results).save("hello")
+    stored = ResultStore(results).save("hello")
 
-    assert kept.path == planted
+    assert stored.path == planted
     assert not planted.is_symlink()
     assert victim.read_text(encoding="utf-8") == "hello"
 
 
 @pytest.mark.parametrize("suffix", ["", "txt", "/../x", ".a/b", ".TXT", "..", ".\x00", ".a" * 9])
-def test_a_suffix_cannot_name_another_place(tmp_path: Path, suffix: str) -> None:
+def test_a_suffix_cannot_contain_a_path(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(suffix))):
         ResultStore(tmp_path).save("hello", suffix)
 
 
-def test_a_place_that_is_no_directory_cannot_keep(tmp_path: Path) -> None:
+def test_nothing_is_stored_where_the_directory_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
     with pytest.raises(CannotStore, match="File exists"):
@@ -117,7 +117,7 @@ except CannotStore as problem:
 
 
 @posix
-def test_what_the_disk_does_not_take_whole_is_not_there_at_all(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_written_completely_leaves_no_file(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FULL_DISK, tmp_path],
         capture_output=True,
@@ -163,15 +163,15 @@ def test_a_killed_writer_leaves_no_truncated_file_under_a_final_name(
         assert path.stem == sha256(path.read_bytes()).hexdigest()[:32]
 
 
-def test_what_killed_writers_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
+def test_partial_files_of_killed_writers_are_removed_when_they_are_old(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    kept = store.save("hello")
+    stored = store.save("hello")
     old, young = tmp_path / ".old.partial", tmp_path / ".young.partial"
     for path in (old, young):
         path.write_bytes(b"half")
     os.utime(old, (1, 1))
-    os.utime(kept.path, (1, 1))
+    os.utime(stored.path, (1, 1))
 
     assert store.remove_abandoned() == 1
 
-    assert set(tmp_path.iterdir()) == {young, kept.path}
+    assert set(tmp_path.iterdir()) == {young, stored.path}

@@ -1,4 +1,4 @@
-"""How large a schema may be, and how much work it may make of a call."""
+"""Limits on the size of a schema, and on the work of validating a call."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def refusal(schema: Json) -> str:
 
 
 def chain(length: int, link: Callable[[JsonObject], JsonObject]) -> JsonObject:
-    """Definitions d0 to d`length`, each made by `link` from a reference to the next."""
+    """Build definitions d0 to d`length`; `link` builds each from a reference to the next."""
     definitions: dict[str, Json] = {
         f"d{index}": link({"$ref": f"#/$defs/d{index + 1}"}) for index in range(length)
     }
@@ -64,7 +64,7 @@ def test_doubling_references_are_refused_at_once(link: Link) -> None:
     assert seconds < 0.5
 
 
-def test_the_expanded_size_is_named() -> None:
+def test_the_error_contains_the_expanded_size() -> None:
     schema = chain(16, DOUBLINGS["allOf"])
 
     reason = refusal(schema)
@@ -74,13 +74,13 @@ def test_the_expanded_size_is_named() -> None:
     )
 
 
-def test_unevaluated_properties_within_each_other_are_counted_as_they_multiply() -> None:
+def test_nested_unevaluated_properties_are_counted_as_they_multiply() -> None:
     schema = chain(20, lambda ref: {"anyOf": [ref], "unevaluatedProperties": False})
 
     assert refusal(schema).startswith("holds more than a billion subschemas")
 
 
-def test_doubling_that_is_hidden_in_a_cycle_is_refused() -> None:
+def test_doubling_references_inside_a_cycle_are_refused() -> None:
     schema = chain(40, lambda ref: {"allOf": [{"properties": {"n": ref}} for _ in range(2)]})
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
@@ -161,7 +161,7 @@ def test_a_mistake_deep_in_a_recursive_union_is_refused_quickly() -> None:
     assert seconds < 2
 
 
-def test_a_call_that_would_make_too_much_work_is_refused_before_it_is_done() -> None:
+def test_a_call_that_would_take_too_long_is_refused_before_validation() -> None:
     wide: list[Json] = [{"minProperties": index % 2} for index in range(4_900)]
     validator = compile_schema({"items": {"allOf": wide}})
 
@@ -187,7 +187,7 @@ def test_a_call_that_would_make_too_much_work_is_refused_before_it_is_done() -> 
         {"$dynamicAnchor": "m", "allOf": [{"$dynamicRef": "#m"}]},
     ],
 )
-def test_a_reference_that_never_moves_on_is_refused(schema: JsonObject) -> None:
+def test_a_reference_that_leads_back_to_the_same_value_is_refused(schema: JsonObject) -> None:
     assert refusal(schema) == "has a reference that leads back to itself for the same value"
 
 
@@ -235,7 +235,7 @@ def test_patterns_are_bounded_with_their_repetitions_written_out(pattern: str, l
     assert reason.endswith("repetitions written out; at most 20000 are accepted")
 
 
-def test_what_is_not_a_schema_is_refused() -> None:
+def test_a_value_that_is_not_a_schema_is_refused() -> None:
     assert refusal("string") == "is neither an object nor a boolean"
     assert refusal(None) == "is neither an object nor a boolean"
     assert refusal({"default": float("nan")}) == "holds nan, which is not JSON"
@@ -248,7 +248,7 @@ def test_a_reference_to_nothing_is_refused() -> None:
     )
 
 
-def test_a_name_that_looks_like_a_keyword_is_only_a_name() -> None:
+def test_a_property_named_like_a_keyword_is_only_a_property() -> None:
     schema: JsonObject = {
         "properties": {"$ref": {"type": "string"}, "id": {"type": "string"}, "pattern": {}},
         "default": {"$ref": "http://example.com/x", "id": "http://example.com/y"},

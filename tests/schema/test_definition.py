@@ -1,4 +1,4 @@
-"""Which tools are held back for their schema."""
+"""Tools that are not offered because of their schema."""
 
 import time
 
@@ -35,7 +35,7 @@ def test_a_plain_schema_has_no_problem() -> None:
         ("text", "is neither an object nor a boolean"),
     ],
 )
-def test_what_is_no_schema_of_its_draft_is_told(schema: Json, problem: str) -> None:
+def test_an_invalid_schema_is_reported_with_the_reason(schema: Json, problem: str) -> None:
     found = find_definition_problem(schema)
 
     assert found is not None
@@ -72,11 +72,11 @@ def test_what_is_no_schema_of_its_draft_is_told(schema: Json, problem: str) -> N
         ),
     ],
 )
-def test_a_tool_with_an_unusable_input_schema_is_held_back(schema: Json, problem: str) -> None:
+def test_a_tool_with_an_unusable_input_schema_is_not_offered(schema: Json, problem: str) -> None:
     assert find_input_schema_problem(schema) == problem
 
 
-def test_a_hostile_definition_is_judged_quickly() -> None:
+def test_a_hostile_definition_is_checked_quickly() -> None:
     mixed: list[Json] = [index if index % 2 else str(index) for index in range(9_000)]
     objects: list[Json] = [{"a": index} for index in range(4_000)]
     schemas: list[JsonObject] = [
@@ -100,7 +100,7 @@ def test_a_hostile_definition_is_judged_quickly() -> None:
         assert seconds < 3
 
 
-def test_a_long_mixed_list_is_told_where_its_items_must_differ() -> None:
+def test_a_long_mixed_list_of_unique_items_is_reported() -> None:
     mixed: list[Json] = [index if index % 2 else str(index) for index in range(300)]
 
     problem = find_definition_problem({"properties": {"a": {"type": mixed}}})

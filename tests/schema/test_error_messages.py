@@ -1,4 +1,4 @@
-"""What a model is told about arguments that do not fit."""
+"""Messages to the model about invalid arguments."""
 
 import time
 
@@ -166,7 +166,7 @@ TABLE: list[tuple[str, JsonObject, Json, list[str]]] = [
 @pytest.mark.parametrize(
     ("schema", "arguments", "expected"), [case[1:] for case in TABLE], ids=[c[0] for c in TABLE]
 )
-def test_each_problem_is_named_with_place_expectation_and_value(
+def test_each_problem_has_path_expectation_and_value(
     schema: JsonObject, arguments: Json, expected: list[str]
 ) -> None:
     problems = compile_schema(schema).find_problems(arguments)
@@ -298,7 +298,7 @@ def test_a_large_structure_is_cut_to_80_characters() -> None:
     assert problems == ['(arguments): expected object, got [{"id": 0, "name": "' + "n" * 59 + "…"]
 
 
-def test_a_million_wrong_items_are_answered_with_the_first_of_them() -> None:
+def test_of_a_million_wrong_items_the_first_are_reported() -> None:
     validator = compile_schema({"items": {"type": "string"}})
     arguments: list[Json] = [1] * 1_000_000
 
@@ -313,7 +313,7 @@ def test_a_million_wrong_items_are_answered_with_the_first_of_them() -> None:
     assert seconds < 10
 
 
-def test_a_mistake_far_down_a_very_long_list_is_still_a_refusal() -> None:
+def test_an_error_far_down_a_very_long_list_is_still_a_refusal() -> None:
     arguments: Json = [*["x"] * 1_000_000, 1]
 
     problems = compile_schema({"items": {"type": "string"}}).find_problems(arguments)
@@ -324,7 +324,7 @@ def test_a_mistake_far_down_a_very_long_list_is_still_a_refusal() -> None:
     ]
 
 
-def test_a_cut_list_is_not_blamed_for_being_short() -> None:
+def test_a_truncated_list_is_not_reported_as_too_short() -> None:
     items: JsonObject = {"type": "object", "required": ["id"]}
     schema: JsonObject = {"properties": {"rows": {"minItems": 100_000, "items": items}}}
     rows: list[Json] = [{} for _ in range(200_000)]

@@ -1,4 +1,4 @@
-"""Output schemas as clients will compile them: which may be shown, and what moving them keeps."""
+"""Output schemas that clients can compile, and the rebasing of their references."""
 
 import json
 import random
@@ -54,7 +54,7 @@ BASE = "#/anyOf/0"
         ),
     ],
 )
-def test_only_pointers_where_a_schema_stands_follow(schema: JsonObject, moved: JsonObject) -> None:
+def test_only_references_in_subschemas_are_rebased(schema: JsonObject, moved: JsonObject) -> None:
     assert rebase_references(schema, BASE) == moved
 
 
@@ -85,7 +85,7 @@ values = st.recursive(
 
 
 @given(schemas, schemas, values, values)
-def test_a_moved_schema_says_the_same_of_every_value(
+def test_a_rebased_schema_accepts_the_same_values(
     one: Json, other: Json, value: Json, default: Json
 ) -> None:
     schema: JsonObject = {
@@ -118,14 +118,16 @@ def test_a_moved_schema_says_the_same_of_every_value(
         ({"patternProperties": {"(?<n>a)": {}}}, "has a pattern that Python does not accept"),
     ],
 )
-def test_what_clients_could_not_use_is_refused_with_the_reason(schema: Json, reason: str) -> None:
+def test_an_output_schema_that_clients_cannot_use_is_refused_with_the_reason(
+    schema: Json, reason: str
+) -> None:
     with pytest.raises(SchemaUnusable) as caught:
         prepare_output_schema(schema)
 
     assert reason in caught.value.reason
 
 
-def test_a_draft_that_nobody_knows_is_not_named_to_clients() -> None:
+def test_an_unknown_draft_is_not_shown_to_clients() -> None:
     schema: JsonObject = {"$schema": "https://example.com/mine", "type": "object"}
 
     assert prepare_output_schema(schema) == {"type": "object"}
@@ -146,7 +148,7 @@ console.log(JSON.stringify(patterns.map(compiles)));
 """
 
 
-def test_patterns_are_judged_as_javascript_itself_judges_them() -> None:
+def test_patterns_are_accepted_only_if_javascript_accepts_them() -> None:
     drawn = random.Random(7)
     patterns = [
         *PIECES,
@@ -181,5 +183,5 @@ def accepted(pattern: str) -> bool:
 
 
 @given(st.text())
-def test_any_text_is_judged(pattern: str) -> None:
+def test_any_text_is_accepted_or_refused_without_another_exception(pattern: str) -> None:
     accepted(pattern)

@@ -1,4 +1,4 @@
-"""Whatever the schema and the arguments are, there is an answer."""
+"""Properties that hold for every schema and all arguments."""
 
 from typing import Any, cast
 
@@ -72,20 +72,20 @@ SCHEMAS = cast(
 
 @settings(max_examples=300, deadline=None)
 @given(schema=SCHEMAS, arguments=VALUES)
-def test_problems_never_raises_and_speaks_in_single_lines(schema: Json, arguments: Json) -> None:
+def test_validation_never_raises_and_returns_single_lines(schema: Json, arguments: Json) -> None:
     try:
-        told = compile_schema(schema).find_problems(arguments)
+        problems = compile_schema(schema).find_problems(arguments)
     except SchemaUnusable as unusable:
-        told = [unusable.reason]
+        problems = [unusable.reason]
 
-    for problem in told:
+    for problem in problems:
         assert problem.encode("utf-8")
         assert problem.splitlines() == [problem]
 
 
 @settings(max_examples=150, deadline=None)
 @given(schema=SCHEMAS)
-def test_judging_a_definition_never_raises_and_agrees_with_compiling(schema: Json) -> None:
+def test_checking_a_definition_never_raises_and_agrees_with_compiling(schema: Json) -> None:
     problem = find_input_schema_problem(schema)
 
     if problem is None:

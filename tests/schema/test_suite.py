@@ -40,7 +40,7 @@ NOT_AS_THE_SUITE = {
     ): OWN_METASCHEMA,
 }
 
-FORMATS = "optional/format/"  # A format is an annotation to us: only the package is asked.
+FORMATS = "optional/format/"  # Formats are annotations for us, so only `jsonschema` is tested.
 
 PYTHON_PATTERNS = "the package matches with Python's `re`"
 NOT_AS_THE_PACKAGE = {
@@ -61,7 +61,7 @@ class Group(NamedTuple):
 
 
 def groups(data_dir: Path, draft: str) -> list[Group]:
-    """The suite's groups, with the draft named in every schema."""
+    """Load the groups of the suite, with `$schema` in every schema."""
     text = (data_dir / "jsonschema" / f"{draft}.json").read_text(encoding="utf-8")
     found: list[Group] = []
     for row in json.loads(text):
@@ -81,7 +81,7 @@ def compiled(group: Group) -> CompiledSchema | None:
 
 
 def oracle(group: Group) -> Any:
-    """The package's validator, which knows the metaschemas and no other document."""
+    """Build a `jsonschema` validator that knows the metaschemas and no other document."""
     validators: Any = import_module("jsonschema.validators")
     known: Any = import_module("jsonschema_specifications").REGISTRY
     default = validators.Draft202012Validator
@@ -93,7 +93,7 @@ def suite(data_dir: Path, request: pytest.FixtureRequest) -> list[Group]:
     return groups(data_dir, request.param)
 
 
-def test_every_verdict_is_the_suites(suite: list[Group]) -> None:
+def test_every_verdict_equals_that_of_the_test_suite(suite: list[Group]) -> None:
     wrong: list[tuple[str, str, str]] = []
     judged = 0
 
@@ -112,7 +112,7 @@ def test_every_verdict_is_the_suites(suite: list[Group]) -> None:
     assert judged > 900
 
 
-def test_every_verdict_is_the_packages(suite: list[Group]) -> None:
+def test_every_verdict_equals_that_of_jsonschema(suite: list[Group]) -> None:
     wrong: list[tuple[str, str, str]] = []
     judged = 0
 
@@ -130,14 +130,14 @@ def test_every_verdict_is_the_packages(suite: list[Group]) -> None:
     assert judged > 900
 
 
-def test_only_what_points_outside_is_refused(suite: list[Group]) -> None:
+def test_only_schemas_with_remote_references_are_refused(suite: list[Group]) -> None:
     refused = [group for group in suite if compiled(group) is None]
 
     assert [g[:2] for g in refused if not g.needs_remote and g[:2] not in REFUSED] == []
     assert len(refused) > 5
 
 
-def test_a_group_marked_remote_is_refused_unless_the_document_holds_all_it_names(
+def test_a_remote_group_is_refused_unless_the_document_contains_all_its_targets(
     suite: list[Group],
 ) -> None:
     unresolvable: type[Exception] = import_module("referencing.exceptions").Unresolvable

@@ -35,7 +35,7 @@ def refusal(schema: Json) -> str:
 
 @contextmanager
 def http_server() -> Generator[tuple[str, list[str]]]:
-    """A server that would answer any path with a schema, and the paths it was asked for."""
+    """Run a server that answers every path with a schema, and yield the requested paths."""
     asked: list[str] = []
 
     class Answer(BaseHTTPRequestHandler):
@@ -70,7 +70,7 @@ def test_a_remote_reference_is_refused_and_never_requested() -> None:
 
 
 @pytest.mark.parametrize("draft", DRAFTS.values(), ids=DRAFTS)
-def test_no_way_to_name_a_remote_document_makes_a_request(draft: str) -> None:
+def test_no_kind_of_remote_reference_makes_a_request(draft: str) -> None:
     with http_server() as (address, asked):
         base = address.removesuffix("schema.json")
         schemas: list[JsonObject] = [
@@ -108,7 +108,7 @@ def test_a_file_reference_is_refused_and_the_file_is_never_opened(
     reference: JsonObject = {"$ref": pipe.as_uri()}
     schema: JsonObject = reference if place == "used" else {"$defs": {"unused": reference}}
 
-    # Whoever opened the pipe would wait here for a writer, for ever.
+    # Opening the pipe would block forever, waiting for a writer.
     reason = refusal(schema)
 
     assert reason.startswith(("refers to ", "does not compile: Resource 'file://"))
@@ -170,7 +170,7 @@ def test_no_pattern_hangs(pattern: str, length: int) -> None:
     assert len(problems) <= 1
 
 
-def test_a_pattern_that_gives_up_is_a_refusal() -> None:
+def test_a_pattern_that_exceeds_its_step_limit_is_a_refusal() -> None:
     validator = compile_schema({"pattern": "(?:(?=a*b)|.)*c"})
 
     problems = validator.find_problems("a" * 1000)
@@ -188,7 +188,7 @@ def test_text_too_long_for_a_costly_pattern_is_refused() -> None:
     ]
 
 
-def test_long_text_beside_a_costly_pattern_is_no_problem() -> None:
+def test_long_text_without_a_costly_pattern_is_accepted() -> None:
     costly: JsonObject = {"pattern": "^(?!x)[a-z]{1,500}$"}
     validator = compile_schema({"properties": {"name": costly, "content": {"type": "string"}}})
 
@@ -236,7 +236,7 @@ def test_a_broken_pattern_is_refused_when_compiling() -> None:
         ({"a": (1, 2)}, "a: a Python tuple is not JSON"),
     ],
 )
-def test_what_is_not_json_is_refused_whatever_the_schema_says(
+def test_a_value_that_is_not_json_is_refused_with_any_schema(
     schema: Json, arguments: object, problem: str
 ) -> None:
     validator = compile_schema(schema)
@@ -256,16 +256,16 @@ def test_numbers_are_compared_exactly() -> None:
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "1", None])
-def test_what_is_no_integer_is_refused(value: Json) -> None:
+def test_other_values_are_not_integers(value: Json) -> None:
     assert compile_schema({"type": "integer"}).find_problems(value) != []
 
 
 @pytest.mark.parametrize("value", [0, -0.0, 1.0, 1e20, 10**30])
-def test_what_is_an_integer_is_accepted(value: Json) -> None:
+def test_a_number_without_a_fraction_is_an_integer(value: Json) -> None:
     assert compile_schema({"type": "integer"}).find_problems(value) == []
 
 
-def test_very_deep_arguments_are_refused_before_the_validator_sees_them() -> None:
+def test_very_deep_arguments_are_refused_before_validation() -> None:
     deep: list[Json] = []
     for _ in range(50_000):
         deep = [deep]
@@ -354,10 +354,10 @@ def test_a_compiled_schema_is_a_validator_that_cannot_be_changed() -> None:
 
     assert validator.find_problems({}) == []
     with pytest.raises(AttributeError):
-        compiled.schema = {}  # pyright: ignore[reportAttributeAccessIssue]  # what must not work
+        compiled.schema = {}  # pyright: ignore[reportAttributeAccessIssue]  # must fail
 
 
-def test_importing_the_room_does_not_import_a_validator() -> None:
+def test_importing_the_package_does_not_import_a_validator() -> None:
     program = (
         "import sys, mcp_dispatch.schema.validator, mcp_dispatch.schema.definition;"
         "print(sorted({'jsonschema', 'jsonschema_rs', 'referencing'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""What an upstream or a caller might do to the search: win every query, or make it expensive."""
+"""Attacks on the search: tools that try to win every query, and expensive queries."""
 
 import time
 
@@ -99,13 +99,13 @@ def test_a_huge_query_costs_little(query: str) -> None:
         "mcp__" + "(a+)+$" * 100_000,
     ],
 )
-def test_to_say_why_nothing_was_found_stays_cheap(query: str) -> None:
+def test_explaining_that_nothing_was_found_is_cheap(query: str) -> None:
     entries = [IndexedTool(f"get_some_thing_{n}", f"s{n % 50}", "Get it") for n in range(5_000)]
     index = ToolIndex(entries)
 
     started = time.process_time()
-    said = explain_missing_tools(index, query, has_hits=False)
+    remarks = explain_missing_tools(index, query, has_hits=False)
 
     assert time.process_time() - started < 1.0
-    assert 1 <= len(said) <= 5
-    assert sum(map(len, said)) < 2_000
+    assert 1 <= len(remarks) <= 5
+    assert sum(map(len, remarks)) < 2_000

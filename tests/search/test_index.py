@@ -1,4 +1,4 @@
-"""Which tools are found, in which order, and why."""
+"""The tools that a search finds, their order, and the reasons."""
 
 import random
 
@@ -46,7 +46,7 @@ def found(query: str, limit: int = 5) -> list[str]:
         ("city", "get_weather"),
     ],
 )
-def test_the_fitting_tool_comes_first_whatever_words_it_uses(query: str, name: str) -> None:
+def test_the_right_tool_comes_first_even_if_it_uses_other_words(query: str, name: str) -> None:
     assert found(query)[0] == name
 
 
@@ -105,7 +105,7 @@ def test_the_name_of_a_server_alone_puts_its_tools_first() -> None:
     assert found("Slack", 3)[:2] == ["slack__list_channels", "slack__send_message"]
 
 
-def test_a_server_that_the_question_names_is_preferred() -> None:
+def test_a_server_that_the_query_names_is_preferred() -> None:
     twins = [
         IndexedTool("send_note", name, "Send a note to a person") for name in ("alpha", "omega")
     ]
@@ -115,7 +115,7 @@ def test_a_server_that_the_question_names_is_preferred() -> None:
     assert best.entry.server == "omega"
 
 
-def test_a_name_that_the_question_covers_beats_one_that_shares_a_verb() -> None:
+def test_a_name_that_the_query_covers_beats_one_that_shares_a_verb() -> None:
     assert found("save the file")[0] == "write_file"
 
 
@@ -142,7 +142,7 @@ def test_equal_tools_come_in_the_order_of_their_names_and_servers() -> None:
     assert [hit.entry.server for hit in ToolIndex(tools).search("answer", 5)] == ["a", "b", "c"]
 
 
-def test_a_reason_says_what_was_asked_what_was_found_and_where() -> None:
+def test_a_reason_contains_the_query_words_the_tool_words_and_the_field() -> None:
     best = ToolIndex(CATALOGUE).search("get rid of the directory", 1)[0]
 
     assert best.entry.name == "delete_directory"
@@ -153,7 +153,7 @@ def test_a_reason_says_what_was_asked_what_was_found_and_where() -> None:
     )
 
 
-def test_a_tool_found_by_its_subject_says_so() -> None:
+def test_a_tool_found_by_its_domain_has_the_domain_as_reason() -> None:
     index = ToolIndex([IndexedTool("git_commit", "git", "Record changes"), CATALOGUE[0]])
 
     hits = index.search("merge request", 5)
@@ -161,7 +161,7 @@ def test_a_tool_found_by_its_subject_says_so() -> None:
     assert [(hit.entry.name, hit.reasons) for hit in hits] == [("git_commit", ("about git",))]
 
 
-def test_more_of_the_same_steps_back_for_something_else() -> None:
+def test_similar_tools_rank_below_a_different_one() -> None:
     copies = [IndexedTool("read_file", f"s{n}", "Read the contents of a file") for n in range(5)]
     other = IndexedTool("read_text_file", "x", "Returns a text file with its encoding")
     tools = [*CATALOGUE, *copies, other]
@@ -175,17 +175,17 @@ def test_more_of_the_same_steps_back_for_something_else() -> None:
 
 
 @pytest.mark.parametrize("query", ["", "   ", "+", "!!!", "the of and", "qqqq zzzz", "select:nope"])
-def test_a_query_that_says_nothing_known_finds_nothing(query: str) -> None:
+def test_a_query_of_unknown_words_finds_nothing(query: str) -> None:
     assert ToolIndex(CATALOGUE).search(query, 5) == []
 
 
-def test_nothing_to_search_or_nothing_wanted_gives_nothing() -> None:
+def test_an_empty_index_or_a_limit_of_zero_finds_nothing() -> None:
     assert ToolIndex([]).search("weather", 5) == []
     assert ToolIndex(CATALOGUE).search("weather", 0) == []
     assert ToolIndex(CATALOGUE).search("weather", -1) == []
 
 
-def test_names_are_found_in_every_spelling_that_the_pool_knows() -> None:
+def test_names_are_found_in_every_accepted_spelling() -> None:
     index = ToolIndex(CATALOGUE)
 
     for name in ("slack__send_message", "mcp__slack__send_message", "send_message"):
@@ -193,7 +193,7 @@ def test_names_are_found_in_every_spelling_that_the_pool_knows() -> None:
     assert index.find_by_name("nope") == []
 
 
-def test_an_entry_holds_what_is_searched_of_a_definition() -> None:
+def test_an_entry_contains_the_searchable_text_of_a_definition() -> None:
     definition: JsonObject = {
         "name": "slack__send",
         "title": "Send a message",
@@ -224,7 +224,7 @@ def test_an_entry_holds_what_is_searched_of_a_definition() -> None:
         {"name": "t", "inputSchema": {"properties": ["a"]}},
     ],
 )
-def test_an_odd_definition_makes_a_bare_entry(definition: JsonObject) -> None:
+def test_a_malformed_definition_becomes_an_empty_entry(definition: JsonObject) -> None:
     assert build_entry("s", definition) == IndexedTool("t", "s", "")
 
 

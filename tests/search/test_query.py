@@ -32,11 +32,11 @@ from mcp_dispatch.search.query import (
         ("", ToolSearchQuery()),
     ],
 )
-def test_every_form_is_read(text: str, query: ToolSearchQuery) -> None:
+def test_every_form_of_a_query_is_parsed(text: str, query: ToolSearchQuery) -> None:
     assert parse_query(text) == query
 
 
-def test_an_over_long_query_is_its_beginning_and_its_end() -> None:
+def test_an_over_long_query_is_cut_to_its_beginning_and_end() -> None:
     query = parse_query("first " + "x" * 1_000_000 + " last")
 
     assert len(query.text) <= MAX_QUERY_CHARS + 1
@@ -61,5 +61,5 @@ def test_names_and_required_words_are_bounded() -> None:
         ("version 1.2 and/or later", "version 1.2 and/or later"),
     ],
 )
-def test_addresses_paths_and_blobs_give_way_to_their_kind(text: str, words: str) -> None:
+def test_urls_paths_and_blobs_are_replaced_by_their_kind(text: str, words: str) -> None:
     assert " ".join(replace_pasted_text(text).split()) == words

@@ -1,4 +1,4 @@
-"""Words and stems, as the search sees them."""
+"""Splitting text into words, stems and spelling correction."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from mcp_dispatch.search.tokenize import split_name, split_prose, stem
         ("", []),
     ],
 )
-def test_a_name_is_cut_where_case_signs_or_digits_change(name: str, words: list[str]) -> None:
+def test_a_name_is_split_at_changes_of_case_signs_and_digits(name: str, words: list[str]) -> None:
     assert split_name(name) == words
 
 
@@ -32,7 +32,7 @@ def test_full_width_letters_are_plain_letters() -> None:
     assert split_prose("ＰＤＦ") == ["pdf"]  # noqa: RUF001 — the wide form is the case
 
 
-def test_a_word_too_long_to_be_one_is_left_out() -> None:
+def test_a_word_that_is_too_long_is_left_out() -> None:
     assert split_prose("read " + "x" * 31) == ["read"]
 
 
@@ -54,17 +54,17 @@ def test_the_forms_of_a_word_share_a_stem(family: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("word", ["news", "status", "css", "analysis", "天气", "12306"])
-def test_what_is_no_plural_stays_as_it_is(word: str) -> None:
+def test_a_word_that_is_not_a_plural_does_not_change(word: str) -> None:
     assert stem(word) == word
 
 
 @pytest.mark.parametrize("slip", ["wether", "weathre", "weathher", "weathar"])
-def test_one_slip_is_put_right_to_the_word_that_tools_use_most(slip: str) -> None:
+def test_a_typo_is_corrected_to_the_word_that_tools_use_most(slip: str) -> None:
     spellings = {"weather": 9.0, "whether": 1.0, "leather": 20.0}
 
     assert fix_spelling(slip, spellings) == "weather"
 
 
 @pytest.mark.parametrize("word", ["wthr", "xeather", "天气天气天气", "w" * 21])
-def test_a_word_without_a_near_one_stays_as_it_is(word: str) -> None:
+def test_a_word_without_a_similar_one_does_not_change(word: str) -> None:
     assert fix_spelling(word, {"weather": 1.0}) == word

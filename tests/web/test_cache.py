@@ -1,4 +1,4 @@
-"""Kept pages: bounded in time, number and size."""
+"""Cached pages: limited in age, number and size."""
 
 from mcp_dispatch.web.cache import (
     MAX_AGE_SECONDS,
@@ -37,7 +37,7 @@ def test_a_page_is_found_by_the_scope_and_the_rule_it_was_fetched_under() -> Non
     assert cache.get(_key(1, opened=True)) is None
 
 
-def test_a_page_is_forgotten_when_its_time_is_over() -> None:
+def test_a_page_expires() -> None:
     clock = Clock()
     cache = PageCache(clock)
     cache.put(_key(1), _page("one"))
@@ -48,7 +48,7 @@ def test_a_page_is_forgotten_when_its_time_is_over() -> None:
     assert cache.get(_key(1)) is None
 
 
-def test_the_oldest_page_makes_room_when_there_are_too_many() -> None:
+def test_the_oldest_page_is_dropped_when_there_are_too_many() -> None:
     cache = PageCache(Clock())
     for number in range(MAX_ENTRIES + 1):
         cache.put(_key(number), _page("x"))
@@ -58,7 +58,7 @@ def test_the_oldest_page_makes_room_when_there_are_too_many() -> None:
     assert cache.get(_key(MAX_ENTRIES)) is not None
 
 
-def test_old_pages_make_room_for_large_ones() -> None:
+def test_old_pages_are_dropped_for_large_ones() -> None:
     cache = PageCache(Clock())
     cache.put(_key(1), _page("a" * (MAX_BYTES // 2)))
     cache.put(_key(2), _page("b" * (MAX_BYTES // 4)))
@@ -69,7 +69,7 @@ def test_old_pages_make_room_for_large_ones() -> None:
     assert cache.get(_key(3)) is not None
 
 
-def test_a_page_that_is_larger_than_everything_is_not_kept() -> None:
+def test_a_page_larger_than_the_cache_is_not_cached() -> None:
     cache = PageCache(Clock())
     cache.put(_key(1), _page("a" * (MAX_BYTES + 1)))
 

@@ -1,4 +1,4 @@
-"""Addresses: what is public, what is not, and who may open what is not."""
+"""Public and special addresses, and the rules that permit special ones."""
 
 from ipaddress import ip_address
 
@@ -97,7 +97,7 @@ def _rule(text: str, effect: Effect = Effect.ALLOW) -> Vote:
         ("WebFetch(domain:[::1])", "[::1]"),
     ],
 )
-def test_an_allow_rule_opens_the_host_that_it_names(rule: str, host: str) -> None:
+def test_an_allow_rule_permits_the_private_host_that_it_names(rule: str, host: str) -> None:
     assert allows_private_host(_decision(_rule("WebFetch"), _rule(rule)), host)
 
 
@@ -118,9 +118,9 @@ def test_an_allow_rule_opens_the_host_that_it_names(rule: str, host: str) -> Non
         Vote(Tier.ALLOW, Effect.ALLOW, "the mode asks nothing", Origin("permission mode")),
     ],
 )
-def test_nothing_but_an_allow_rule_for_this_very_host_opens_it(vote: Vote) -> None:
+def test_only_an_allow_rule_for_exactly_this_host_permits_it(vote: Vote) -> None:
     assert not allows_private_host(_decision(vote), "localhost")
 
 
-def test_a_call_that_nobody_decided_about_opens_nothing() -> None:
+def test_a_call_without_a_decision_permits_no_private_host() -> None:
     assert not allows_private_host(None, "localhost")

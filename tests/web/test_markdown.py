@@ -1,4 +1,4 @@
-"""HTML to Markdown, in a process that a hostile page cannot hold on to."""
+"""Conversion of HTML to Markdown in a process that can be killed."""
 
 from collections.abc import AsyncGenerator
 from textwrap import dedent
@@ -83,13 +83,13 @@ async def test_a_page_is_converted_in_a_child_process(converter: MarkdownConvert
     ],
     ids=["rejected", "grows without measure"],
 )
-async def test_a_page_that_breaks_the_converter_gives_nothing(
+async def test_a_page_that_breaks_the_converter_returns_none(
     converter: MarkdownConverter, html: str
 ) -> None:
     assert await converter.convert(html, BASE) is None
 
 
-async def test_a_page_that_takes_quadratic_time_is_given_up() -> None:
+async def test_a_page_that_takes_quadratic_time_is_aborted() -> None:
     async with ProcessGroup() as children:
         slow = MarkdownConverter(children, {}, seconds=0.5)
 
@@ -97,7 +97,7 @@ async def test_a_page_that_takes_quadratic_time_is_given_up() -> None:
             assert await slow.convert("<a " * 300_000, BASE) is None
 
 
-async def test_many_pages_are_converted_side_by_side(converter: MarkdownConverter) -> None:
+async def test_many_pages_are_converted_concurrently(converter: MarkdownConverter) -> None:
     found: dict[int, str | None] = {}
 
     async def convert(number: int) -> None:

@@ -1,4 +1,4 @@
-"""URLs and hosts: one spelling each, and nothing that programs could read in two ways."""
+"""Canonical URLs and hosts, and the refusal of ambiguous ones."""
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,7 @@ def test_every_spelling_of_a_host_is_the_same_host(spelled: str, host: str) -> N
         *("a" * 64, ".".join(["a" * 60] * 5), "ex℀mple.com", "\u200dü.com", "exa\u0000mple.com"),
     ],
 )
-def test_what_is_no_host_is_refused(spelled: str) -> None:
+def test_an_invalid_host_is_refused(spelled: str) -> None:
     with pytest.raises(BadUrl):
         canonicalize_host(spelled)
 
@@ -73,7 +73,7 @@ def test_what_is_no_host_is_refused(spelled: str) -> None:
         ("https://example.com/@user:x", Url("https", "example.com", 443, "/@user:x")),
     ],
 )
-def test_a_url_is_read_into_its_parts(text: str, url: Url) -> None:
+def test_a_url_is_parsed_into_its_parts(text: str, url: Url) -> None:
     assert parse_url(text) == url
     assert parse_url(str(url)) == url
 
@@ -139,7 +139,7 @@ def test_a_url_that_could_be_misread_is_refused_with_the_reason(text: str, probl
         ("https://example.com/a", "https://example.com/a"),
     ],
 )
-def test_http_becomes_https_unless_the_url_names_a_port_of_its_own(text: str, secured: str) -> None:
+def test_http_becomes_https_unless_the_url_has_an_explicit_port(text: str, secured: str) -> None:
     assert str(parse_url(text).https_url) == secured
 
 
@@ -155,7 +155,9 @@ def test_http_becomes_https_unless_the_url_names_a_port_of_its_own(text: str, se
         ("https://evil.com", "https://evil.com/"),
     ],
 )
-def test_a_redirect_is_resolved_against_where_it_came_from(reference: str, target: str) -> None:
+def test_a_redirect_is_resolved_against_the_url_of_the_response(
+    reference: str, target: str
+) -> None:
     assert str(parse_url("https://example.com/a/b").resolve(reference)) == target
 
 
@@ -176,7 +178,7 @@ def test_a_redirect_that_could_be_misread_is_refused(reference: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_read_as_a_url_is_read_the_same_from_its_own_spelling(text: str) -> None:
+def test_parsing_the_canonical_form_of_a_url_returns_the_same_url(text: str) -> None:
     try:
         url = parse_url(f"https://{text}").https_url
     except BadUrl:
