@@ -12,9 +12,9 @@ from mcp_dispatch.policy.facts import build_anchors, collect_facts
 from mcp_dispatch.policy.paths.hidden import HiddenPaths
 from mcp_dispatch.policy.paths.protected import ProtectedPaths
 from mcp_dispatch.policy.rules.allow import AllowRules
-from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, ParsedRule
+from mcp_dispatch.policy.rules.deny_ask import DenyAskRules
 from mcp_dispatch.policy.rules.lint import check_server_name, check_server_tools
-from mcp_dispatch.policy.rules.model import MalformedRule, PermissionRule, ServerTarget
+from mcp_dispatch.policy.rules.model import MalformedRule, ParsedRule, PermissionRule, ServerTarget
 from mcp_dispatch.policy.rules.parse import parse_rule
 from mcp_dispatch.policy.rules.suggest import (
     MAX_LASTING_RULES,

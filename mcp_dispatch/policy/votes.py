@@ -14,8 +14,8 @@ from mcp_dispatch.policy.commands.read_access import ReadAccess
 from mcp_dispatch.policy.facts import CallFacts, FileNames, build_anchors, resolve_accesses
 from mcp_dispatch.policy.paths.protected import ProtectedPaths
 from mcp_dispatch.policy.rules.allow import AllowRules
-from mcp_dispatch.policy.rules.deny_ask import DenyAskRules, ParsedRule
-from mcp_dispatch.policy.rules.model import MalformedRule, build_origin
+from mcp_dispatch.policy.rules.deny_ask import DenyAskRules
+from mcp_dispatch.policy.rules.model import MalformedRule, ParsedRule, build_origin
 from mcp_dispatch.settings.models import PermissionMode
 
 TIER_BY_EFFECT = {Effect.ALLOW: Tier.ALLOW, Effect.ASK: Tier.HARD_ASK, Effect.DENY: Tier.DENY}

@@ -140,15 +140,17 @@ class _ArgumentScanner:
         if not self._scan(words) or not self._accept_operands():
             return None
         program, used_options = self._program, self._used_options
-        sweeps = program.reads_unnamed_files or bool(used_options & program.unnamed_file_flags)
-        follows = program.follows_links or bool(used_options & program.link_following_flags)
+        reads_unnamed = program.reads_unnamed_files or bool(
+            used_options & program.unnamed_file_flags
+        )
+        follows_links = program.follows_links or bool(used_options & program.link_following_flags)
         named_files = (*self._paths, *self._globs)
         return ReadSpec(
             tuple(self._paths),
             tuple(self._globs),
-            reads_cwd=program.reads_cwd or (sweeps and not named_files),
-            reads_unnamed_files=sweeps or follows,
-            follows_links=follows,
+            reads_cwd=program.reads_cwd or (reads_unnamed and not named_files),
+            reads_unnamed_files=reads_unnamed or follows_links,
+            follows_links=follows_links,
             uses_repository=program.uses_repository,
             unsafe_variables=program.unsafe_variables,
         )
@@ -186,8 +188,10 @@ class _ArgumentScanner:
         return True
 
     def _needs_pattern(self) -> bool:
-        wanted = self._program.operands is Operands.PATTERN and not self._has_pattern_option()
-        return (wanted and not self._operands) or self._program.operands is Operands.NONE
+        expects_pattern = (
+            self._program.operands is Operands.PATTERN and not self._has_pattern_option()
+        )
+        return (expects_pattern and not self._operands) or self._program.operands is Operands.NONE
 
     def _has_pattern_option(self) -> bool:
         return bool(self._used_options & {"-e", "--regexp", "--files"})

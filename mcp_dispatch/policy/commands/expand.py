@@ -74,15 +74,15 @@ def parse_command(text: str) -> ParsedCommand:
     if not (collector.plain_scripts and _has_only_literal_programs(script)):
         collector.add_text(text, 0)
     return ParsedCommand(
-        text,
-        script,
-        analysis.read_specs,
-        tuple(collector.plain_scripts),
-        tuple(collector.commands),
-        tuple(dict.fromkeys(collector.lines)),
-        tuple(dict.fromkeys(collector.token_runs)),
-        collector.partly_unparsed,
-        collector.complete,
+        text=text,
+        script=script,
+        read_specs=analysis.read_specs,
+        plain_scripts=tuple(collector.plain_scripts),
+        commands=tuple(collector.commands),
+        lines=tuple(dict.fromkeys(collector.lines)),
+        token_runs=tuple(dict.fromkeys(collector.token_runs)),
+        partly_unparsed=collector.partly_unparsed,
+        complete=collector.complete,
     )
 
 

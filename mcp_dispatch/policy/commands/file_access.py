@@ -96,11 +96,11 @@ def collect_file_accesses(script: PlainScript, directory: Path | None, home: Pat
     for name, words in script.loops:
         collector.add_loop(name, words, script.commands)
     return FileAccesses(
-        tuple(collector.reads),
-        tuple(collector.writes),
-        tuple(collector.redirects),
-        tuple(collector.mentions),
-        tuple(directories),
+        reads=tuple(collector.reads),
+        writes=tuple(collector.writes),
+        redirects=tuple(collector.redirects),
+        mentions=tuple(collector.mentions),
+        command_directories=tuple(directories),
     )
 
 
@@ -185,8 +185,8 @@ class _AccessCollector:
         if get_program_name(words) != "cd" or EXPANSION in text or self.directories is None:
             self.directories = None
             return
-        moved = tuple(directory / text for directory in self.directories)
-        self.directories = tuple(dict.fromkeys((*self.directories, *moved)))
+        new_directories = tuple(directory / text for directory in self.directories)
+        self.directories = tuple(dict.fromkeys((*self.directories, *new_directories)))
 
     def _add_pattern_reader(self, name: str, words: Sequence[Word], operands: list[str]) -> None:
         has_script_option = any(word.value.partition("=")[0] in _SCRIPT_OPTIONS for word in words)
@@ -247,7 +247,9 @@ def _substitute_variable(name: str, value: Word, command: SimpleCommand) -> Simp
         ]
         return Word(word.raw, tuple(piece for some in pieces for piece in some))
 
-    redirects = (replace(one, target=substitute(one.target)) for one in command.redirects)
+    redirects = (
+        replace(redirect, target=substitute(redirect.target)) for redirect in command.redirects
+    )
     return SimpleCommand((), tuple(map(substitute, command.words)), tuple(redirects))
 
 

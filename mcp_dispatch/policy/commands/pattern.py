@@ -139,20 +139,20 @@ def parse_command_pattern(specifier: str) -> CommandPattern | None:
         (index for index, word in enumerate(words) if ANYTHING in word), len(words)
     )
     return CommandPattern(
-        anchored,
-        anywhere,
-        text,
-        exact,
-        tuple(words),
-        tuple(words[:literal_count]),
-        len(command.assignments),
+        anchored=anchored,
+        anywhere=anywhere,
+        text_pattern=text,
+        exact_text=exact,
+        words=tuple(words),
+        literal_words=tuple(words[:literal_count]),
+        assignment_count=len(command.assignments),
         allows_more_words=tail,
     )
 
 
 def _build_text_pattern(text: Wildcard, exact: str | None) -> CommandPattern:
     """Build a pattern that is not one simple command and only matches whole scripts."""
-    return CommandPattern((), (), text, exact)
+    return CommandPattern(anchored=(), anywhere=(), text_pattern=text, exact_text=exact)
 
 
 def _split_tail(specifier: str) -> tuple[str, bool]:

@@ -38,8 +38,8 @@ class _DirectoryState:
     def covers(self, name: str) -> bool:
         if self.hidden:
             return True
-        spelled = fold_case(name) if self.folds_case else name
-        return any(spelling.covers(spelled) for spelling in self.spellings)
+        key = fold_case(name) if self.folds_case else name
+        return any(spelling.covers(key) for spelling in self.spellings)
 
 
 class HiddenPaths:
@@ -95,10 +95,10 @@ class HiddenPaths:
         if hidden:
             return _DirectoryState(hidden, folds)
         spellings = [
-            _Spelling(index, spelled, tuple(index.find_directory_candidates(spelled)))
+            _Spelling(index, relative, tuple(index.find_directory_candidates(relative)))
             for group, starts in self._starts
             for index in (group.get_folding_index() if folds else group.index,)
-            for spelled in _list_spellings(names, starts, fold=folds)
+            for relative in _list_spellings(names, starts, fold=folds)
         ]
         return _DirectoryState(hidden, folds, tuple(spellings))
 
@@ -106,7 +106,5 @@ class HiddenPaths:
 def _list_spellings(
     names: Iterable[Path], starts: Sequence[PatternStart], *, fold: bool
 ) -> Iterable[str]:
-    paths = (
-        spelled for name in names for spelled in iter_relative_paths(str(name), starts, fold=fold)
-    )
-    return dict.fromkeys(fold_case(spelled) if fold else spelled for spelled in paths)
+    paths = (path for name in names for path in iter_relative_paths(str(name), starts, fold=fold))
+    return dict.fromkeys(fold_case(path) if fold else path for path in paths)

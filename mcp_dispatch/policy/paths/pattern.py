@@ -63,9 +63,9 @@ def parse_path_pattern(specifier: str, source: Path) -> PathPattern | str:
     while pattern == ".." or pattern.startswith("../"):
         climbs, pattern = climbs + 1, pattern[3:] or "**"
     pattern = re.sub(r"(?:\*\*/)+", "**/", pattern)
-    wrong = _find_pattern_error(specifier, anchor, pattern)
-    if wrong is not None:
-        return wrong
+    error = _find_pattern_error(specifier, anchor, pattern)
+    if error is not None:
+        return error
     rooted = "/" + pattern.lstrip("/") if climbs or anchor is not Anchor.DIRECTORY else pattern
     # `**/` means all directories, so it also covers the files at the top.
     wide = "**" if rooted.strip("/") == "**" else rooted
@@ -147,8 +147,8 @@ def compile_pattern(pattern: str, *, literal_fallback: bool, fold_case: bool) ->
             matches_everything=False,
         )
     # A path may contain line breaks.
-    whole = _compile(text, re.DOTALL | (re.IGNORECASE if fold_case else re.NOFLAG))
-    return CompiledPattern(whole, matches_everything=text == _MATCH_EVERYTHING)
+    compiled = _compile(text, re.DOTALL | (re.IGNORECASE if fold_case else re.NOFLAG))
+    return CompiledPattern(compiled, matches_everything=text == _MATCH_EVERYTHING)
 
 
 def is_invalid_gitignore(pattern: str) -> bool:

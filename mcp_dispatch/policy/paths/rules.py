@@ -174,7 +174,7 @@ def _match_wide(
         fold = anchors.is_case_insensitive(name)
         index = group.get_folding_index() if fold else group.index
         for relative_path in iter_relative_paths(str(name), starts, fold=fold):
-            yield from (group.positions[at] for at in index.find(relative_path))
+            yield from (group.positions[member] for member in index.find(relative_path))
 
 
 def iter_relative_paths(name: str, starts: Iterable[PatternStart], *, fold: bool) -> Iterator[str]:

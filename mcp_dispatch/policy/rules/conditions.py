@@ -11,7 +11,12 @@ from mcp_dispatch.policy.facts import CallFacts, build_anchors, collect_facts
 from mcp_dispatch.policy.paths.pattern import PathPattern
 from mcp_dispatch.policy.rules.allow import AllowRules
 from mcp_dispatch.policy.rules.deny_ask import DenyAskRules
-from mcp_dispatch.policy.rules.model import MalformedRule, PermissionRule, UnmatchablePattern
+from mcp_dispatch.policy.rules.model import (
+    MalformedRule,
+    ParsedRule,
+    PermissionRule,
+    UnmatchablePattern,
+)
 from mcp_dispatch.policy.rules.parse import parse_rule
 from mcp_dispatch.policy.subject import Subject
 from mcp_dispatch.settings.layers import LayerKind
@@ -68,7 +73,7 @@ class HookConditions:
         rule = self._parse(text, Effect.ALLOW)
         return AllowRules([rule] if isinstance(rule, PermissionRule) else [])
 
-    def _parse(self, text: str, effect: Effect) -> PermissionRule | MalformedRule:
+    def _parse(self, text: str, effect: Effect) -> ParsedRule:
         start = self._workspace[0] if self._workspace else Path("/")
         return parse_rule(RuleText(effect, text, Path("if"), 1, LayerKind.FLAG, start))
 

@@ -13,6 +13,7 @@ from mcp_dispatch.policy.rules.index import CommandIndex, DomainIndex, TargetInd
 from mcp_dispatch.policy.rules.model import (
     MalformedRule,
     ParameterPattern,
+    ParsedRule,
     PermissionRule,
     Target,
     ToolTarget,
@@ -21,7 +22,6 @@ from mcp_dispatch.policy.rules.model import (
 from mcp_dispatch.policy.subject import Subject
 
 _READ = ToolTarget("Read")
-ParsedRule = PermissionRule | MalformedRule
 
 
 class DenyAskRules:
@@ -71,7 +71,7 @@ class DenyAskRules:
     @property
     def read_rules(self) -> list[PathRules]:
         """The patterns of files that are denied or need an answer before they are shown."""
-        return [rules for (reading, _), rules in self._path_rules.items() if reading]
+        return [rules for (is_read, _), rules in self._path_rules.items() if is_read]
 
     def find_matching(
         self, facts: CallFacts, anchors: PathAnchors
@@ -128,7 +128,7 @@ class DenyAskRules:
         writes = (*facts.writes, *facts.shell_writes)
         is_notebook = facts.subject.rule_name == "NotebookEdit"
         shown = facts.shell_writes if is_notebook else writes
-        for (reading, effect), rules in self._path_rules.items():
-            files = reads if reading else writes
-            denies_read = reading and effect is Effect.DENY
+        for (is_read, effect), rules in self._path_rules.items():
+            files = reads if is_read else writes
+            denies_read = is_read and effect is Effect.DENY
             yield from rules.find_covering_any((*files, *shown) if denies_read else files, anchors)

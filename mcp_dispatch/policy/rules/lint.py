@@ -24,16 +24,16 @@ _NOT_AN_ESCAPE = re.compile(r"\\[A-Za-z0-9_.-]")
 def check_tool_name(name: str) -> str | None:
     """Report a name that no built-in tool has, or that no server can have."""
     if name.startswith("mcp__"):
-        good = re.sub(r"[^A-Za-z0-9_*-]", "_", name)
-        hint = f"names of servers and tools have '_' in its place; write {good}"
-        return None if good == name else f"{name} contains '.'; {hint}"
+        valid = re.sub(r"[^A-Za-z0-9_*-]", "_", name)
+        hint = f"names of servers and tools have '_' in its place; write {valid}"
+        return None if valid == name else f"{name} contains '.'; {hint}"
     if name in BUILT_IN_TOOLS | CLAUDE_CODE_TOOLS or "_" in name or "*" in name:
         return None
     folded = {known.casefold(): known for known in BUILT_IN_TOOLS}
-    near = folded.get(name.casefold()) or next(
+    nearest = folded.get(name.casefold()) or next(
         iter(get_close_matches(name, BUILT_IN_TOOLS, 1)), None
     )
-    hint = f"; names are case-sensitive, did you mean {near}?" if near else ""
+    hint = f"; names are case-sensitive, did you mean {nearest}?" if nearest else ""
     return f"no built-in tool is named {name}{hint}"
 
 
@@ -42,8 +42,8 @@ def check_server_name(server: str, known: Collection[str]) -> str | None:
     if server in known:
         return None
     alike = {_normalize_server_name(name): name for name in known}
-    near = alike.get(_normalize_server_name(server))
-    return f"no server is named {server}; did you mean {near}?" if near else None
+    nearest = alike.get(_normalize_server_name(server))
+    return f"no server is named {server}; did you mean {nearest}?" if nearest else None
 
 
 def check_server_tools(server: str, tools: Wildcard, known: Collection[str]) -> str | None:
@@ -54,10 +54,10 @@ def check_server_tools(server: str, tools: Wildcard, known: Collection[str]) -> 
     if any(map(tools.matches, known)):
         return None
     folded = Wildcard.parse(str(tools).casefold())
-    near = min((name for name in known if folded.matches(name.casefold())), default=None)
-    if near is None:
+    nearest = min((name for name in known if folded.matches(name.casefold())), default=None)
+    if nearest is None:
         return None
-    return f"{server} has no tool {tools}; names are case-sensitive, did you mean {near}?"
+    return f"{server} has no tool {tools}; names are case-sensitive, did you mean {nearest}?"
 
 
 def _normalize_server_name(server: str) -> str:
@@ -85,8 +85,8 @@ def check_command_pattern(pattern: CommandPattern) -> str | None:
         or words[0] not in {*WRAPPERS, *OPAQUE_WRAPPERS}
     ):
         return None
-    whole = "npm test" if words[0] in OPAQUE_WRAPPERS else "npm test:*"
-    return f"{words[0]} runs a program that the rule must name, as in Bash({words[0]} {whole})"
+    example = "npm test" if words[0] in OPAQUE_WRAPPERS else "npm test:*"
+    return f"{words[0]} runs a program that the rule must name, as in Bash({words[0]} {example})"
 
 
 def check_path_pattern(specifier: str, pattern: PathPattern, rule_text: RuleText) -> str | None:

@@ -124,5 +124,8 @@ class MalformedRule:
         return self.text.effect
 
 
-def build_origin(rule: PermissionRule | MalformedRule) -> Origin:
+ParsedRule: TypeAlias = PermissionRule | MalformedRule
+
+
+def build_origin(rule: ParsedRule) -> Origin:
     return Origin(str(rule.text.file), rule.text.line or None, rule.text.text)

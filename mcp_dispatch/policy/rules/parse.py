@@ -24,6 +24,7 @@ from mcp_dispatch.policy.rules.lint import (
 from mcp_dispatch.policy.rules.model import (
     MalformedRule,
     ParameterPattern,
+    ParsedRule,
     PermissionRule,
     ServerTarget,
     Target,
@@ -42,7 +43,7 @@ _TOOLS_WITH_OWN_SYNTAX = frozenset({"Bash", "Read", "Edit", "WebFetch", *PATH_RU
 """Tools whose specifier is a command, a path or a host, unless it names one of their fields."""
 
 
-def parse_rule(text: RuleText) -> PermissionRule | MalformedRule:
+def parse_rule(text: RuleText) -> ParsedRule:
     rule_text = text.text.strip()
     match = _RULE_SHAPE.fullmatch(rule_text)
     if len(rule_text) > _MAX_RULE_CHARS or _UNPRINTABLE.search(rule_text) or match is None:
@@ -85,20 +86,16 @@ def _parse_leading_target(rule: str) -> Target | None:
 
 def _parse_target(name: str) -> Target:
     if not name.startswith("mcp__"):
-        return (
-            WildcardTarget(Wildcard.parse(name))
-            if "*" in name
-            else ToolTarget(RENAMED_TOOLS.get(name, name))
-        )
+        if "*" in name:
+            return WildcardTarget(Wildcard.parse(name))
+        return ToolTarget(RENAMED_TOOLS.get(name, name))
     server, _, tool = name.removeprefix("mcp__").partition("__")
     if "*" in server or not server:
         return WildcardTarget(Wildcard.parse(name))
     return ServerTarget(server, Wildcard.parse(tool or "*"))
 
 
-def _parse_specifier(
-    text: RuleText, name: str, target: Target, specifier: str
-) -> PermissionRule | MalformedRule:
+def _parse_specifier(text: RuleText, name: str, target: Target, specifier: str) -> ParsedRule:
     field, value = _split_field(name, specifier)
     if field is not None and field == PRIMARY_FIELDS.get(name):
         advice = (
@@ -134,10 +131,8 @@ def _split_field(name: str, specifier: str) -> tuple[str | None, str]:
     if match is None:
         return None, ""
     field, value = match.groups()
-    if name in _TOOLS_WITH_OWN_SYNTAX and field not in {
-        *PARAMETER_FIELDS.get(name, ()),
-        PRIMARY_FIELDS.get(name),
-    }:
+    fields = {*PARAMETER_FIELDS.get(name, ()), PRIMARY_FIELDS.get(name)}
+    if name in _TOOLS_WITH_OWN_SYNTAX and field not in fields:
         return None, ""
     # `Bash(timeout:*)` and `Bash(command:*)` match the programs of these names.
     return (None, "") if name == "Bash" and value == "*" else (field, value)
@@ -145,24 +140,18 @@ def _split_field(name: str, specifier: str) -> tuple[str | None, str]:
 
 def _build_parameter_rule(
     text: RuleText, name: str, target: Target, parameter: ParameterPattern
-) -> PermissionRule | MalformedRule:
+) -> ParsedRule:
     if text.effect is Effect.ALLOW:
         reason = f"Tool(parameter:value) is only for deny and ask; write {name} for every call"
         return MalformedRule(text, target, reason)
     advice = None
-    if (
-        name in BUILT_IN_TOOLS
-        and name in PARAMETER_FIELDS
-        and parameter.name not in PARAMETER_FIELDS[name]
-    ):
-        fields = " or ".join(PARAMETER_FIELDS[name])
-        advice = f"{name} has no parameter {parameter.name}; it has {fields}"
+    fields = PARAMETER_FIELDS.get(name) if name in BUILT_IN_TOOLS else None
+    if fields is not None and parameter.name not in fields:
+        advice = f"{name} has no parameter {parameter.name}; it has {' or '.join(fields)}"
     return PermissionRule(text, target, parameter, advice)
 
 
-def _build_command_rule(
-    text: RuleText, target: Target, specifier: str
-) -> PermissionRule | MalformedRule:
+def _build_command_rule(text: RuleText, target: Target, specifier: str) -> ParsedRule:
     body, ending = (specifier[:-2], ":*") if specifier.endswith(":*") else (specifier, "")
     advice = None
     if ":*" in body:
@@ -180,9 +169,7 @@ def _build_command_rule(
     return PermissionRule(text, target, pattern, advice or check_command_pattern(pattern))
 
 
-def _build_path_rule(
-    text: RuleText, target: Target, specifier: str
-) -> PermissionRule | MalformedRule:
+def _build_path_rule(text: RuleText, target: Target, specifier: str) -> ParsedRule:
     path = specifier.strip()
     if text.effect is not Effect.ALLOW and path.startswith("!"):
         # Ignoring an exception only makes the other rules stricter.
@@ -197,9 +184,7 @@ def _build_path_rule(
     return PermissionRule(text, target, pattern, check_path_pattern(path, pattern, text))
 
 
-def _build_domain_rule(
-    text: RuleText, target: Target, specifier: str
-) -> PermissionRule | MalformedRule:
+def _build_domain_rule(text: RuleText, target: Target, specifier: str) -> ParsedRule:
     pattern = parse_domain_pattern(specifier)
     if isinstance(pattern, str):
         return MalformedRule(text, target, pattern)

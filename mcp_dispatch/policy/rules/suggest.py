@@ -19,6 +19,7 @@ from mcp_dispatch.shell.ast import PlainScript, SimpleCommand, Word
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _INTERPRETERS = re.compile(r"(?:python|pypy|node|deno|bun|ruby|perl|php|lua|awk|gawk|tclsh)[0-9.]*")
 _RUN_SUBCOMMANDS = frozenset({"run", "exec", "x", "dlx"})
+_RUNNERS = SHELLS | SHELL_TEXT_BUILTINS | SUBSTITUTING_BUILTINS | {"find", "ssh"}
 _PATTERN_CHARACTERS = re.compile(r"([\\*?\[\]])")
 
 
@@ -75,9 +76,7 @@ def format_command_rule(command: SimpleCommand) -> str:
     """Return a prefix rule, or an exact rule for a program that runs other programs."""
     words = command.words
     name = get_program_name(words)
-    runs_others = is_wrapper(
-        words
-    ) or name in SHELLS | SHELL_TEXT_BUILTINS | SUBSTITUTING_BUILTINS | {"find", "ssh"}
+    runs_others = is_wrapper(words) or name in _RUNNERS
     if runs_others or _INTERPRETERS.fullmatch(name):
         return f"Bash({' '.join(word.raw for word in words)})"
     return f"Bash({' '.join(word.raw for word in select_prefix_words(words))}:*)"
