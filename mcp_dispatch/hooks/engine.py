@@ -39,11 +39,11 @@ def build_records(name: str, reply: HookReply) -> Iterator[HookRecord]:
         yield HookRecord(
             HookEvent.ADDITIONAL_CONTEXT, name, {**_describe_hook(hook), "content": answer.context}
         )
-    if answer.stopped is not None:
+    if answer.changes.stop_reason is not None:
         yield HookRecord(
             HookEvent.STOPPED_CONTINUATION,
             name,
-            {**_describe_hook(hook), "message": answer.stopped},
+            {**_describe_hook(hook), "message": answer.changes.stop_reason},
         )
 
 
@@ -52,7 +52,11 @@ def build_cancelled_record(name: str, hook: Hook, reason: str) -> HookRecord:
 
 
 def build_summary_record(name: str, replies: Sequence[HookReply], seconds: float) -> HookRecord:
-    stops = [each.answer.stopped for each in replies if each.answer.stopped is not None]
+    stops = [
+        each.answer.changes.stop_reason
+        for each in replies
+        if each.answer.changes.stop_reason is not None
+    ]
     details: JsonObject = {
         "count": len(replies),
         "infos": [f"{each.hook.action.label}: {_summarize_reply(each)}" for each in replies],

@@ -76,7 +76,9 @@ def merge_post_tool_use(tool: str, replies: Sequence[HookReply]) -> PostHookResu
         if each.answer.effect is Effect.DENY:
             contexts.append(_format_block_message(tool, each))
         contexts.extend(_format_contexts(tool, [each]))
-    outputs = [each.answer.output for each in replies if each.answer.output is not None]
+    outputs = [
+        each.answer.changes.output for each in replies if each.answer.changes.output is not None
+    ]
     return PostHookResult(
         tuple(contexts), _join_stop_reasons(replies), outputs[-1] if outputs else None
     )
@@ -84,7 +86,11 @@ def merge_post_tool_use(tool: str, replies: Sequence[HookReply]) -> PostHookResu
 
 def merge_post_tool_batch(replies: Sequence[HookReply]) -> PostHookResult:
     """PostToolBatch: a block stops what would come next, which only the client can do."""
-    stops = [each.answer.stopped for each in replies if each.answer.stopped is not None]
+    stops = [
+        each.answer.changes.stop_reason
+        for each in replies
+        if each.answer.changes.stop_reason is not None
+    ]
     blocks = [_choose_reason(each) for each in replies if each.answer.effect is Effect.DENY]
     reasons = [*stops, *blocks]
     return PostHookResult(
@@ -110,12 +116,12 @@ def merge_permission_request(tool: str, replies: Sequence[HookReply]) -> PreHook
 
 
 def may_retry(replies: Sequence[HookReply]) -> bool:
-    return any(each.answer.retry for each in replies)
+    return any(each.answer.changes.retry for each in replies)
 
 
 def merge_elicitation(spoken: Sequence[HookReply]) -> JsonObject | None:
     """Elicitation. One no is a no; of several yeses the last in configuration order stands."""
-    replies = [_convert_denial(each) or each.answer.reply for each in spoken]
+    replies = [_convert_denial(each) or each.answer.changes.elicitation_reply for each in spoken]
     given = [reply for reply in replies if reply is not None]
     refusing = [reply for reply in given if reply["action"] != "accept"]
     return (refusing or given[-1:] or [None])[0]
@@ -159,13 +165,17 @@ def _format_contexts(subject: str, replies: Iterable[HookReply]) -> Iterable[str
 
 def _find_last_rewrite(replies: Sequence[HookReply]) -> Rewrite | None:
     for each in reversed(replies):
-        if each.answer.rewrite is not None:
-            return Rewrite(each.answer.rewrite, str(each.hook.origin))
+        if each.answer.changes.rewrite is not None:
+            return Rewrite(each.answer.changes.rewrite, str(each.hook.origin))
     return None
 
 
 def _join_stop_reasons(replies: Sequence[HookReply]) -> str | None:
-    reasons = [each.answer.stopped for each in replies if each.answer.stopped is not None]
+    reasons = [
+        each.answer.changes.stop_reason
+        for each in replies
+        if each.answer.changes.stop_reason is not None
+    ]
     return "; ".join(reasons) if reasons else None
 
 

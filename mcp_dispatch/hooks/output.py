@@ -55,24 +55,34 @@ class HookFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class HookChanges:
+    """What a hook wants changed about the call or about what follows it."""
+
+    rewrite: JsonObject | None = None
+    """New arguments for the call."""
+    output: NewOutput | None = None
+    """A replacement for the tool's result."""
+    elicitation_reply: JsonObject | None = None
+    """The answer to an elicitation: `{"action": …, "content"?: …}`."""
+    retry: bool = False
+    """The model may repeat the denied call."""
+    stop_reason: str | None = None
+    """Set if the hook printed `continue: false`."""
+
+
+@dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """One hook's answer. After the tool has run, DENY is a complaint for the model to read."""
+    """One hook's parsed answer. After the tool has run, DENY is feedback for the model."""
 
     effect: Effect | None = None
     reason: str = ""
     context: str = ""
-    rewrite: JsonObject | None = None
-    stopped: str | None = None
     message: str = ""
     """For the person, not for the model."""
     failure: HookFailure | None = None
     notes: tuple[str, ...] = ()
-    """What the hook said that has no effect."""
-    output: NewOutput | None = None
-    reply: JsonObject | None = None
-    """The answer to an elicitation: `{"action": …, "content"?: …}`."""
-    retry: bool = False
-    """The call that was denied may be made again."""
+    """Parts of the output that have no effect."""
+    changes: HookChanges = HookChanges()
 
 
 def parse_answer(event: HookEventName, output: HookOutput) -> HookAnswer:
@@ -118,11 +128,10 @@ def _build_answer(
     answer = HookAnswer(
         effect=legacy,
         reason="" if legacy is None else truncate_with_count(document.reason),
-        stopped=None
-        if document.should_continue
-        else truncate_with_count(document.stop_reason) or "a hook said so",
         message=truncate_with_count(document.system_message),
     )
+    if not document.should_continue:
+        answer = _stop(answer, document.stop_reason)
     if specific is not None:
         answer = replace(answer, context=specific.additional_context)
     match specific:
@@ -133,9 +142,10 @@ def _build_answer(
         case PermissionRequestOutput(decision=PermissionRequestDecision() as decided):
             answer = _apply_permission_request(answer, decided)
         case PermissionDeniedOutput():
-            answer = replace(answer, retry=specific.retry)
+            answer = _change(answer, HookChanges(retry=specific.retry))
         case ElicitationOutput(action=str()):
-            answer = replace(answer, reply=_build_elicitation_reply(specific))
+            reply = _build_elicitation_reply(specific)
+            answer = _change(answer, HookChanges(elicitation_reply=reply))
         case _:
             pass
     return _discard_decision(answer) if document.background else answer
@@ -145,11 +155,8 @@ def _apply_pre_tool_use(
     answer: HookAnswer, specific: PreToolUseOutput, fallback_reason: str
 ) -> HookAnswer:
     notes = (_DEFER_NOTE,) if specific.permission_decision == "defer" else ()
-    answer = replace(
-        answer,
-        rewrite=cast("JsonObject | None", specific.updated_input),
-        notes=notes,
-    )
+    rewrite = cast("JsonObject | None", specific.updated_input)
+    answer = _change(replace(answer, notes=notes), HookChanges(rewrite=rewrite))
     own = _EFFECTS.get(specific.permission_decision or "")
     if own is None:
         return answer
@@ -161,10 +168,12 @@ def _apply_pre_tool_use(
 
 def _apply_post_tool_use(answer: HookAnswer, specific: PostToolUseOutput) -> HookAnswer:
     if "updated_tool_output" in specific.model_fields_set:
-        return replace(answer, output=NewOutput(cast(Json, specific.updated_tool_output)))
-    if "updated_mcp_tool_output" in specific.model_fields_set:
-        return replace(answer, output=NewOutput(cast(Json, specific.updated_mcp_tool_output)))
-    return answer
+        value = specific.updated_tool_output
+    elif "updated_mcp_tool_output" in specific.model_fields_set:
+        value = specific.updated_mcp_tool_output
+    else:
+        return answer
+    return _change(answer, HookChanges(output=NewOutput(cast(Json, value))))
 
 
 def _apply_permission_request(
@@ -173,18 +182,23 @@ def _apply_permission_request(
     denies = decision.behavior == "deny" or answer.effect is Effect.DENY
     if denies:
         reason = decision.message if decision.behavior == "deny" else answer.reason
-        stopped = answer.stopped
-        if decision.interrupt and stopped is None:
-            stopped = truncate_with_count(decision.message) or "a hook said so"
-        return replace(
-            answer, effect=Effect.DENY, reason=truncate_with_count(reason), stopped=stopped
-        )
-    return replace(
-        answer,
-        effect=Effect.ALLOW,
-        rewrite=cast("JsonObject | None", decision.updated_input),
-        notes=(_UPDATED_PERMISSIONS_NOTE,) if decision.updated_permissions else (),
-    )
+        if decision.interrupt and answer.changes.stop_reason is None:
+            answer = _stop(answer, decision.message)
+        return replace(answer, effect=Effect.DENY, reason=truncate_with_count(reason))
+    notes = (_UPDATED_PERMISSIONS_NOTE,) if decision.updated_permissions else ()
+    rewrite = cast("JsonObject | None", decision.updated_input)
+    return _change(replace(answer, effect=Effect.ALLOW, notes=notes), HookChanges(rewrite=rewrite))
+
+
+def _change(answer: HookAnswer, changes: HookChanges) -> HookAnswer:
+    """Set the changes of one event; a stop that is already requested stays."""
+    stop_reason = answer.changes.stop_reason
+    return replace(answer, changes=replace(changes, stop_reason=stop_reason))
+
+
+def _stop(answer: HookAnswer, reason: str) -> HookAnswer:
+    stop_reason = truncate_with_count(reason) or "a hook said so"
+    return replace(answer, changes=replace(answer.changes, stop_reason=stop_reason))
 
 
 def _build_elicitation_reply(specific: ElicitationOutput) -> JsonObject:
@@ -207,10 +221,9 @@ def _apply_blocking_exit(answer: HookAnswer, output: HookOutput) -> HookAnswer:
         answer,
         effect=Effect.DENY,
         reason=own or truncate_with_count(output.stderr.strip()),
-        rewrite=None,
-        reply=None,
         failure=None,
         notes=answer.notes + fault,
+        changes=replace(answer.changes, rewrite=None, elicitation_reply=None),
     )
 
 
@@ -231,8 +244,9 @@ def _extract_plain_text(event: HookEventName, output: HookOutput) -> str:
 
 def _drop_permission(answer: HookAnswer, note: str) -> HookAnswer:
     """What it forbids stands, what it allows does not."""
-    accepts = answer.reply is not None and answer.reply["action"] == "accept"
+    reply = answer.changes.elicitation_reply
+    accepts = reply is not None and reply["action"] == "accept"
     if answer.effect is not Effect.ALLOW and not accepts:
         return answer
-    notes = (*answer.notes, note)
-    return replace(answer, effect=None, reason="", reply=None, notes=notes)
+    changes = replace(answer.changes, elicitation_reply=None)
+    return replace(answer, effect=None, reason="", notes=(*answer.notes, note), changes=changes)

@@ -9,7 +9,7 @@ from mcp_dispatch.hooks.config import Hook, MatchedHook
 from mcp_dispatch.hooks.events import HookEventName
 from mcp_dispatch.hooks.matcher import AllMatcher
 from mcp_dispatch.hooks.merge import HookReply, build_reply, merge_post_tool_use, merge_pre_tool_use
-from mcp_dispatch.hooks.output import HookAnswer, HookFailure
+from mcp_dispatch.hooks.output import HookAnswer, HookChanges, HookFailure
 from mcp_dispatch.model.calls import PostHookResult, PreHookResult, Rewrite
 from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 
@@ -80,19 +80,29 @@ def test_contexts_accumulate_in_order_and_say_whose_they_are() -> None:
 
 
 def test_the_last_rewrite_stands() -> None:
-    merged = before(HookAnswer(rewrite={"a": 1}), HookAnswer(rewrite={"a": 2}), HookAnswer())
+    merged = before(
+        HookAnswer(changes=HookChanges(rewrite={"a": 1})),
+        HookAnswer(changes=HookChanges(rewrite={"a": 2})),
+        HookAnswer(),
+    )
 
     assert merged == PreHookResult(rewrite=Rewrite({"a": 2}, "h1 in settings.json"))
 
 
 def test_nothing_is_rewritten_for_a_call_that_is_denied() -> None:
-    merged = before(HookAnswer(rewrite={"a": 1}), HookAnswer(Effect.DENY, "no"))
+    merged = before(
+        HookAnswer(changes=HookChanges(rewrite={"a": 1})), HookAnswer(Effect.DENY, "no")
+    )
 
     assert merged.rewrite is None
 
 
 def test_all_reasons_to_stop_are_kept() -> None:
-    merged = before(HookAnswer(stopped="one"), HookAnswer(), HookAnswer(stopped="two"))
+    merged = before(
+        HookAnswer(changes=HookChanges(stop_reason="one")),
+        HookAnswer(),
+        HookAnswer(changes=HookChanges(stop_reason="two")),
+    )
 
     assert merged == PreHookResult(stopped="one; two")
 
@@ -104,7 +114,7 @@ def test_an_error_is_no_decision() -> None:
 def test_after_the_call_a_block_is_told_to_the_model_before_the_contexts_that_follow() -> None:
     merged = after(
         HookAnswer(context="one"),
-        HookAnswer(Effect.DENY, "wrong", context="two", stopped="enough"),
+        HookAnswer(Effect.DENY, "wrong", context="two", changes=HookChanges(stop_reason="enough")),
         HookAnswer(Effect.DENY),
     )
 
@@ -124,10 +134,12 @@ def test_a_hook_that_is_not_surely_meant_can_forbid_but_not_allow() -> None:
     unsure = MatchedHook(hook(HookCommand("x")), sure=False)
     note = "it may not be meant for this call; what it allows does not count"
 
-    allowed = build_reply(unsure, HookAnswer(Effect.ALLOW, "fine", rewrite={"a": 1}), "Bash")
+    allowed = build_reply(
+        unsure, HookAnswer(Effect.ALLOW, "fine", changes=HookChanges(rewrite={"a": 1})), "Bash"
+    )
     denied = build_reply(unsure, HookAnswer(Effect.DENY, "no"), "Bash")
 
-    assert allowed.answer == HookAnswer(rewrite={"a": 1}, notes=(note,))
+    assert allowed.answer == HookAnswer(notes=(note,), changes=HookChanges(rewrite={"a": 1}))
     assert denied.answer == HookAnswer(Effect.DENY, "no")
 
 
@@ -136,7 +148,14 @@ def test_a_background_hook_decides_nothing(effect: Effect) -> None:
     background = MatchedHook(
         hook(HookCommand("x", background=True, block_on_failure=True)), sure=True
     )
-    answer = HookAnswer(effect, "r", "c", {"a": 1}, "stop", "m", HookFailure("f"))
+    answer = HookAnswer(
+        effect,
+        "r",
+        "c",
+        message="m",
+        failure=HookFailure("f"),
+        changes=HookChanges(rewrite={"a": 1}, stop_reason="stop"),
+    )
 
     heard = build_reply(background, answer, "Bash")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mcp_dispatch.hooks.events import HookEventName
-from mcp_dispatch.hooks.output import HookAnswer, HookFailure, HookOutput, parse_answer
+from mcp_dispatch.hooks.output import HookAnswer, HookChanges, HookFailure, HookOutput, parse_answer
 from mcp_dispatch.model.calls import NewOutput
 from mcp_dispatch.model.decision import Effect
 from mcp_dispatch.model.json import Json
@@ -48,11 +48,17 @@ BLOCKED = HookAnswer(Effect.DENY, "oh\nno")
         (json.dumps({"suppressOutput": True}), NOTHING),
         (json.dumps({"systemMessage": "hello"}), HookAnswer(message="hello")),
         (json.dumps({"continue": True}), NOTHING),
-        (json.dumps({"continue": False}), HookAnswer(stopped="a hook said so")),
-        (json.dumps({"continue": False, "stopReason": "s"}), HookAnswer(stopped="s")),
+        (
+            json.dumps({"continue": False}),
+            HookAnswer(changes=HookChanges(stop_reason="a hook said so")),
+        ),
+        (
+            json.dumps({"continue": False, "stopReason": "s"}),
+            HookAnswer(changes=HookChanges(stop_reason="s")),
+        ),
         (json.dumps({"reason": '{"continue": false}'}), NOTHING),
-        (said(updatedInput={"a": [1]}), HookAnswer(rewrite={"a": [1]})),
-        (said(updatedInput={}), HookAnswer(rewrite={})),
+        (said(updatedInput={"a": [1]}), HookAnswer(changes=HookChanges(rewrite={"a": [1]}))),
+        (said(updatedInput={}), HookAnswer(changes=HookChanges(rewrite={}))),
         (said(additionalContext="c"), HookAnswer(context="c")),
         (
             decided("defer"),
@@ -81,11 +87,17 @@ def test_json_decides_before_a_call_on_every_exit_code_but_2(
     [
         ({"decision": "block", "reason": "r"}, HookAnswer(Effect.DENY, "r")),
         ({"decision": "approve", "reason": "r"}, NOTHING),
-        ({"continue": False, "stopReason": "s"}, HookAnswer(stopped="s")),
+        ({"continue": False, "stopReason": "s"}, HookAnswer(changes=HookChanges(stop_reason="s"))),
         ({"specific": {"additionalContext": "c"}}, HookAnswer(context="c")),
         ({"specific": {"permissionDecision": "deny"}}, NOTHING),
-        ({"specific": {"updatedMCPToolOutput": None}}, HookAnswer(output=NewOutput(None))),
-        ({"specific": {"updatedToolOutput": [1]}}, HookAnswer(output=NewOutput([1]))),
+        (
+            {"specific": {"updatedMCPToolOutput": None}},
+            HookAnswer(changes=HookChanges(output=NewOutput(None))),
+        ),
+        (
+            {"specific": {"updatedToolOutput": [1]}},
+            HookAnswer(changes=HookChanges(output=NewOutput([1]))),
+        ),
     ],
 )
 def test_json_decides_after_a_call(
