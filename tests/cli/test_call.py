@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
-from tests.e2e.test_deferral import DEMO
 from tests.support.client import Installation
+from tests.support.demo_upstream import DEMO
 
 TOUCH = json.dumps({"command": "touch made"})
 

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 
 from mcp_dispatch.journal.reader import find_activated_tools
-from tests.e2e.test_deferral import ALWAYS, DEMO, RAW, listed_bytes
 from tests.support.client import Installation, raw_server
+from tests.support.demo_upstream import ALWAYS, DEMO, RAW, listed_bytes
 
 
 async def test_every_tool_is_shown_with_its_state(installed: Installation) -> None:

@@ -4,8 +4,8 @@ import json
 import re
 import sys
 
-from tests.e2e.test_deferral import DEMO, RAW
 from tests.support.client import Installation, text_of
+from tests.support.demo_upstream import DEMO, RAW
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "tool-search.md"

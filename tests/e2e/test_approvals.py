@@ -20,8 +20,8 @@ from mcp_dispatch.model.approval import Declined
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.layers import locate_own_file
-from tests.app.test_reload import Home
 from tests.support.client import ERAS, Era, Installation, RawServer, raw_server, text_of, tools_call
+from tests.support.home import Home
 from tests.support.paths import SUPPORT
 from tests.support.stand_ins import ScriptedCaller
 

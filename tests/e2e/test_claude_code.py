@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_deferral import ALWAYS, DEMO
 from tests.support.client import Installation
+from tests.support.demo_upstream import ALWAYS, DEMO
 from tests.support.messages_api import MessagesApi, messages_api, says, uses
 from tests.support.paths import ROOT
 

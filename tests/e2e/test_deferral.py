@@ -9,7 +9,6 @@ import pytest
 from mcp_types import ElicitResult
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.wire.codec import encode
 from tests.support.client import (
     BUILT_INS,
     ERAS,
@@ -20,12 +19,9 @@ from tests.support.client import (
     text_in,
     text_of,
 )
+from tests.support.demo_upstream import ALWAYS, DEMO, RAW, listed_bytes
 from tests.support.http_server_process import serving
-from tests.support.paths import UPSTREAMS
 
-RAW = str(UPSTREAMS / "raw.py")
-DEMO = (sys.executable, "-m", "mcp_dispatch.demo.upstream")
-ALWAYS = {"dispatch": {"toolSearch": {"mode": "always"}}}
 FIRST = [*BUILT_INS, "call_tool", "tool_search"]
 THROUGH_CALL_TOOL = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
 BY_NAME = "They are in your list of tools now: call them by their names."
@@ -100,13 +96,6 @@ def tool_names(message: JsonObject) -> list[str]:
     tools = result["tools"]
     assert isinstance(tools, list)
     return [str(tool["name"]) for tool in tools if isinstance(tool, dict)]
-
-
-async def listed_bytes(server: RawServer, id: Json) -> bytes:
-    await server.send({"jsonrpc": "2.0", "id": id, "method": "tools/list"})
-    answer = (await server.answer(id))["result"]
-    assert isinstance(answer, dict)
-    return encode({"tools": answer["tools"]})
 
 
 async def test_a_client_that_follows_list_changed_has_the_tool_before_the_answer(

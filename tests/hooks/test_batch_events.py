@@ -12,7 +12,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import CallContext, ToolResult, build_text_result
 from mcp_dispatch.pipeline.batch import BatchSettings
 from mcp_dispatch.pipeline.scope import Scope
-from tests.pipeline.test_dispatcher import (
+from tests.support.dispatcher import (
     DispatcherFixture,
     extract_texts,
     hooks_for,

@@ -15,7 +15,7 @@ from mcp_dispatch.model.calls import Outcome
 from mcp_dispatch.pipeline.hook_env import end_session
 from mcp_dispatch.policy.commands.expand import parse_command
 from mcp_dispatch.processes import kill_tree
-from tests.pipeline.test_dispatcher import extract_texts, hooks_for, open_dispatcher
+from tests.support.dispatcher import extract_texts, hooks_for, open_dispatcher
 from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
 ALLOWED: dict[str, Any] = {"permissions": {"allow": ["T"]}}

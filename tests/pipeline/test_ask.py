@@ -28,7 +28,7 @@ from mcp_dispatch.pipeline.dispatcher import Dispatcher
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.pipeline.services import Services
 from mcp_dispatch.results.store import ResultStore
-from tests.pipeline.test_dispatcher import (
+from tests.support.dispatcher import (
     DispatcherFixture,
     extract_texts,
     hooks_for,

@@ -30,7 +30,7 @@ from mcp_dispatch.pipeline.batch import (
     CallState,
     SiblingAbort,
 )
-from tests.pipeline.test_dispatcher import DispatcherFixture, open_dispatcher
+from tests.support.dispatcher import DispatcherFixture, open_dispatcher
 from tests.support.stand_ins import RecordingTool, ScriptedCaller
 
 REFUSAL = Refusal(RefusedBy.LOOKUP, "no such tool")

@@ -34,7 +34,7 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.pipeline.batch import CallRun, CallState
 from mcp_dispatch.pipeline.executor import CallStream
 from mcp_dispatch.pipeline.scope import Scope
-from tests.pipeline.test_dispatcher import DispatcherFixture, open_dispatcher
+from tests.support.dispatcher import DispatcherFixture, open_dispatcher
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from mcp_dispatch.model.calls import ApprovalAnswer, Completed, Outcome, ToolCal
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import Refusal, RefusedBy, Suspended
 from mcp_dispatch.model.tools import ToolAsk
-from tests.pipeline.test_dispatcher import DispatcherFixture, hooks_for, open_dispatcher
+from tests.support.dispatcher import DispatcherFixture, hooks_for, open_dispatcher
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
 REQUEST, DENIED = "PermissionRequest", "PermissionDenied"

@@ -2,38 +2,21 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_dispatch.model.json import JsonObject
-from mcp_dispatch.model.names import CALL_TOOL, TOOL_SEARCH, build_rule_name
+from mcp_dispatch.model.names import CALL_TOOL, TOOL_SEARCH
 from mcp_dispatch.model.tools import Tool
 from mcp_dispatch.registry.announcement import MAX_CHARS, Announcement, render_names
 from mcp_dispatch.registry.deferral import Deferral, DeferralMode, DeferralSettings, estimate_tokens
 from mcp_dispatch.registry.listing import ToolList
 from mcp_dispatch.registry.names import Naming, build_exposed_name
 from tests.support.stand_ins import RecordingTool
+from tests.support.upstream_tools import build_upstream_tool
 
 BUILT_INS = (RecordingTool("Read"), RecordingTool(CALL_TOOL), RecordingTool(TOOL_SEARCH))
-
-
-@dataclass
-class Described(RecordingTool):
-    """An upstream tool with a definition of its own."""
-
-    said: JsonObject = field(default_factory=lambda: {})
-
-    @property
-    def definition(self) -> JsonObject:
-        return {**super().definition, **self.said}
-
-
-def build_upstream_tool(server: str, tool: str, **said: object) -> Tool:
-    exposed = build_exposed_name(server, tool, Naming())
-    return Described(exposed, server, build_rule_name(server, tool), said={**said})  # pyright: ignore[reportArgumentType]  JSON as written
 
 
 def build_deferral(

@@ -12,8 +12,8 @@ from mcp_dispatch.model.tool_search import ToolSearchResult, UnavailableServer
 from mcp_dispatch.model.tools import CallContext, ToolResult, ToolsActivated
 from mcp_dispatch.tools.call_tool import CallTool, unwrap_call_tool
 from mcp_dispatch.tools.tool_search import MAX_DEFINITION_CHARS, ToolSearch, replace_call_hints
-from tests.registry.test_deferral import build_upstream_tool
 from tests.support.stand_ins import PlainScope
+from tests.support.upstream_tools import build_upstream_tool
 
 CONTEXT = CallContext("call", PlainScope())
 THROUGH_CALL_TOOL = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
