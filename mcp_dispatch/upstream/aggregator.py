@@ -1,4 +1,4 @@
-"""What all servers offer beside tools, as one: whose a resource or a prompt is, and its name here."""
+"""Resources, prompts and instructions of all servers as one list, and the owner of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.text import escape_control_characters
+from mcp_dispatch.model.text import escape_control_characters, shorten
 from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import ExposeName
 
@@ -19,7 +19,7 @@ MAX_INSTRUCTIONS_CHARS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`entry` is the list entry under the name that it has here."""
+    """A prompt of a server: `name` is the server's name for it, `entry` has the exposed name."""
 
     server: Supervisor
     name: str
@@ -27,8 +27,10 @@ class Prompt:
 
 
 class ResourceAggregator:
-    """A server that a rule denies as a whole offers nothing. Of two servers with the same URI or
-    name the earlier configured has it."""
+    """Leaves out servers that a rule denies as a whole.
+
+    If two servers have the same URI or name, the one that is configured first counts.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class ResourceAggregator:
         return [server for server in self._list_servers() if not self._is_hidden(server.name)]
 
     async def wait_until_loaded(self, timeout: float) -> None:
-        """Waits until every server has said what it offers, or has failed once."""
+        """Wait until every server has listed its resources and prompts, or has failed once."""
         with anyio.move_on_after(timeout):
             for server in self.servers:
                 if server.wake_unless_lazy():
@@ -61,7 +63,7 @@ class ResourceAggregator:
         return list(_dedupe_by("uriTemplate", lists))
 
     def list_prompts(self) -> list[Prompt]:
-        """Sorted by name, as tools are."""
+        """Return the prompts sorted by exposed name, as tools are."""
         found: dict[str, Prompt] = {}
         for server in self.servers:
             for entry in server.resources.offers.prompts:
@@ -75,8 +77,11 @@ class ResourceAggregator:
         return next((each for each in self.list_prompts() if each.entry["name"] == name), None)
 
     def find_owner(self, uri: str) -> Supervisor | None:
-        """Who lists it; else whose template it fits; else who has others of its kind; else the
-        only one that has any resources."""
+        """Return the server that lists the resource.
+
+        Otherwise: the server with a matching template, then the server with resources of the same
+        URI scheme, then the only server that has resources.
+        """
         able = [server for server in self.servers if "resources" in server.resources.capabilities]
         for fits in (_has_resource, _has_template_for, _has_same_scheme):
             for server in able:
@@ -85,21 +90,21 @@ class ResourceAggregator:
         return able[0] if len(able) == 1 else None
 
     def supports(self, capability: str) -> bool:
-        """Whether anybody may offer it: who has not answered yet may."""
+        """Return whether a server has the capability, or has not answered yet and may have it."""
         return any(
             capability in server.resources.capabilities or not server.first_attempt_done.is_set()
             for server in self.servers
         )
 
     def build_instructions(self) -> str:
-        """What servers say of themselves, each under its name, within a budget."""
+        """Return the instructions of the servers, each under its name, within a budget."""
         parts: list[str] = []
         room = MAX_INSTRUCTIONS_CHARS
         for server in self.servers:
             text = escape_control_characters(server.resources.instructions.strip())
             if not text or room <= 0:
                 continue
-            text = _truncate(text, min(room, MAX_SERVER_INSTRUCTIONS_CHARS))
+            text = shorten(text, min(room, MAX_SERVER_INSTRUCTIONS_CHARS))
             room -= len(text)
             parts.append(f"The server {server.name} says of itself:\n{text}")
         return "\n\n".join(parts)
@@ -144,8 +149,10 @@ def _parse_scheme(uri: str) -> str:
 
 
 def matches_template(template: str, uri: str) -> bool:
-    """Whether `uri` may come of an RFC 6570 template: what stands between the expressions is there,
-    in order."""
+    """Return whether `uri` may be an expansion of an RFC 6570 template.
+
+    Only the literal parts between the expressions are compared, in order.
+    """
     literals = _split_literals(template)
     if len(literals) == 1:
         return uri == template
@@ -171,7 +178,3 @@ def _split_literals(template: str) -> list[str]:
             if closed:
                 literals.append("")
     return literals
-
-
-def _truncate(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -1,17 +1,20 @@
-"""How long to wait before a server that went down is started again."""
+"""Delays before a failed server is restarted, and a circuit breaker for its calls."""
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-# 2 ** 20 is past any sensible longest wait; the exponent must not grow with the failures.
+# 2 ** 20 exceeds any sensible delay; the exponent must not grow with the failures.
 _MAX_DOUBLINGS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds. Doubles from `first` to `longest`; a server that lived `stable` begins anew."""
+    """Delays in seconds, doubled from `initial_delay` to `max_delay`.
+
+    A server that ran for `stable_uptime` starts again with the initial delay.
+    """
 
     initial_delay: float = 0.5
     max_delay: float = 30.0
@@ -19,11 +22,11 @@ class Backoff:
     jitter: Callable[[], float] = random.random
 
     def count_failures(self, previous: int, uptime: float) -> int:
-        """The count of failures in a row, once more has ended after `lived` seconds."""
+        """Return the number of failures in a row after one more, which came after `uptime` seconds."""
         return 1 if uptime >= self.stable_uptime else previous + 1
 
     def compute_delay(self, failures: int) -> float:
-        """Up to half as much again as the doubled wait, so that servers do not start in step."""
+        """Return the doubled delay plus up to half of it, so that servers do not restart in step."""
         doubled = self.initial_delay * 2 ** min(failures - 1, _MAX_DOUBLINGS)
         return min(self.max_delay, doubled * (1 + self.jitter() / 2))
 
@@ -34,14 +37,14 @@ _RETRY_INTERVAL: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CircuitLimits:
-    """Failures in a row, and seconds between the tries that calls may ask for after them."""
+    """After `max_failures` in a row, calls trigger an attempt each `retry_interval` seconds."""
 
     max_failures: int = _MAX_FAILURES
     retry_interval: float = _RETRY_INTERVAL
 
 
 class CircuitBreaker:
-    """Open after repeated failures. Then a call has the server tried only once per interval."""
+    """Opens after repeated failures; calls then trigger only one attempt per interval."""
 
     def __init__(self, limits: CircuitLimits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -66,11 +69,11 @@ class CircuitBreaker:
 
     @property
     def may_try(self) -> bool:
-        """Whether a call may wait for the server, and have it tried if it is down."""
+        """Whether a call may wait for the server, and trigger an attempt if it is down."""
         return not self.is_open or self._clock() - self._attempted_at >= self._limits.retry_interval
 
     def describe_outage(self) -> str:
-        """How long it has been down and how often it failed, as in "for 3 min, after 7 failures"."""
+        """Return duration and number of failures, as in "for 3 min, after 7 failures in a row"."""
         since = self._clock() if self._down_since is None else self._down_since
         return f"for {_format_duration(self._clock() - since)}, after {self.failures} failures in a row"
 

@@ -1,4 +1,4 @@
-"""What was last learnt of each server, on disk: a list of tools before the server is even started."""
+"""Tool lists and definition changes of each server, cached on disk between runs."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLO
 
 @dataclass(frozen=True, slots=True)
 class PastChange:
-    """A change of a definition, and when it was noticed (seconds since the epoch)."""
+    """A change of a definition, and when it was detected (seconds since the epoch)."""
 
     tool: str
     what: tuple[str, ...]
@@ -43,11 +43,12 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
-    """`tools` is the last list, if the server ever `listed` any: the last `complete` one where
-    there was one; `gone` are definitions that were in it before.
+    """What is known of one server.
 
-    `usable` says that our own version has looked at the schemas in `tools`; `refused` and
-    `refused_outputs` which of the tools have one that cannot be used, and why.
+    `tools` is the last complete list, or the last list if none was complete; `listed` says whether
+    there was any. `removed` holds definitions of earlier lists. `schemas_checked` says that this
+    version of mcp-dispatch has checked the schemas of `tools`; `refused` and `refused_outputs`
+    name the tools with an unusable schema, and why.
     """
 
     listed: bool = False
@@ -59,7 +60,7 @@ class ServerSnapshot:
     refused: tuple[tuple[str, str], ...] = ()
     refused_outputs: tuple[tuple[str, str], ...] = ()
     problem: str | None = None
-    """Why the server could not be reached when it was last tried."""
+    """Why the last attempt to connect failed."""
 
     @property
     def pinned(self) -> tuple[JsonObject, ...]:
@@ -67,7 +68,7 @@ class ServerSnapshot:
 
     @property
     def verdicts(self) -> Iterator[tuple[str, Json, str | None]]:
-        """Each tool whose input schema was looked at, the schema, and why it cannot be used."""
+        """Each tool whose input schema was checked, the schema, and why it cannot be used."""
         return self._iter_verdicts("inputSchema", dict(self.refused))
 
     @property
@@ -85,8 +86,8 @@ class ServerSnapshot:
     def with_tools(
         self, tools: tuple[JsonObject, ...], timestamp: float
     ) -> tuple["ServerSnapshot", tuple[DefinitionChange, ...]]:
-        """What is known after the server has listed `tools`, and which of them are others now."""
-        # Compared as text: 1, 1.0 and true are equal in Python and not in a schema.
+        """Return the snapshot after the server has listed `tools`, and the changed definitions."""
+        # Compared as text: 1, 1.0 and true are equal in Python but not in a schema.
         if self.listed and self.problem is None and repr(tools) == repr(self.tools):
             return self, ()
         changed, gone = diff_definitions(self.pinned, tools)
@@ -106,15 +107,17 @@ class ServerSnapshot:
 
 
 class CatalogueCache:
-    """One file for each server, named by what the server is. Several processes share the folder:
-    a file is replaced whole, and one that makes no sense is as good as none."""
+    """One file for each server, named by the server's key.
+
+    Several processes share the folder: a file is replaced as a whole, and an invalid one is ignored.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time) -> None:
         self._folder = folder
         self.clock = clock
 
     def load(self, key: str) -> ServerSnapshot | None:
-        """What is known of the server; None where nothing is, or nothing that can be relied on."""
+        """Return the cached snapshot, or None if there is none or the file is invalid."""
         path = self._build_path(key)
         try:
             content = _read_file(path)
@@ -130,7 +133,7 @@ class CatalogueCache:
             return None
 
     def save(self, key: str, server: str, snapshot: ServerSnapshot) -> None:
-        """Costs the catalogue, never the server, where the disk does not take it."""
+        """Write the file. An error is logged and costs only the cache, never the server."""
         document = {
             "format": FORMAT_VERSION,
             "by": __version__,
@@ -156,14 +159,14 @@ class CatalogueCache:
     def _write(self, path: Path, content: bytes) -> None:
         if len(content) > MAX_FILE_BYTES:
             raise ValueError(f"{len(content):,} bytes are more than {MAX_FILE_BYTES:,}")
-        beside = path.with_name(f".{secrets.token_hex(8)}.partial")
+        partial = path.with_name(f".{secrets.token_hex(8)}.partial")
         try:
-            with os.fdopen(os.open(beside, _CREATE_FLAGS, 0o600), "wb") as file:
+            with os.fdopen(os.open(partial, _CREATE_FLAGS, 0o600), "wb") as file:
                 file.write(content)
-            beside.replace(path)
+            partial.replace(path)
         finally:
             with suppress(OSError):
-                beside.unlink()
+                partial.unlink()
 
 
 def _read_file(path: Path) -> bytes:
@@ -203,7 +206,7 @@ def _to_snapshot(file: _File) -> ServerSnapshot:
         tools=_to_definitions(file.tools),
         removed=_to_definitions(file.gone),
         changes=tuple(PastChange(each.tool, tuple(each.what), each.at) for each in file.changes),
-        # Another version of ours may judge otherwise.
+        # Another version of mcp-dispatch may check schemas differently.
         schemas_checked=file.usable and file.by == __version__,
         refused=tuple(file.refused),
         refused_outputs=tuple(file.refused_outputs),
@@ -216,7 +219,7 @@ def _to_definitions(values: Iterable[dict[str, object]]) -> tuple[JsonObject, ..
 
 
 class CachedServer:
-    """Without a `memory`, what is learnt lasts as long as the process."""
+    """The snapshot of one server. Without a `cache` it lasts as long as the process."""
 
     def __init__(
         self,
@@ -231,11 +234,11 @@ class CachedServer:
 
     @property
     def has_listing(self) -> bool:
-        """Whether the server has ever told its tools."""
+        """Whether the server has ever listed its tools."""
         return self.snapshot.listed
 
     def record_listing(self, listing: Listing) -> None:
-        """A list that may be incomplete replaces no complete one on disk."""
+        """Record a tool list. An incomplete list does not replace a complete one."""
         before = self.snapshot
         at = self._cache.clock() if self._cache else 0.0
         known, changed = before.with_tools(listing.entries, at)
@@ -255,7 +258,7 @@ class CachedServer:
         input_problems: Mapping[str, str],
         output_problems: Mapping[str, str],
     ) -> None:
-        """The schemas of `tools` have been looked at; some of them cannot be used, and why."""
+        """Record that the schemas of `tools` were checked, and which of them cannot be used."""
         if tools is not self.snapshot.tools:
             return
         known = replace(

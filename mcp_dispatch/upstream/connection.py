@@ -1,4 +1,4 @@
-"""One live connection to an upstream: listings and requests, raw dicts end to end."""
+"""One connection to an upstream server: lists and requests, as raw JSON objects."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
 from mcp_dispatch.model.client import ClientRequestError
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
@@ -39,7 +40,10 @@ from mcp_dispatch.wire.sdk_streams import SessionReader
 
 
 class RelatedRequestReader(SessionReader):
-    """`related` is of the last message: None where the way to the server has one stream only."""
+    """Records on which request's stream the last message arrived.
+
+    `related_id` is None if the transport has one stream for all messages.
+    """
 
     def __init__(self, inner: SessionReader) -> None:
         super().__init__()
@@ -59,22 +63,22 @@ class RelatedRequestReader(SessionReader):
 
 
 def find_related_id(metadata: object) -> int | None:
-    """The id of the request, which is ours and so a number."""
+    """Return the id of our request, which is always an integer."""
     related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
     return related if isinstance(related, int) else None
 
 
 _INPUT_REQUIRED_TYPES: Final = frozenset({"input_required"})
 _KIND_BY_LIST_CHANGED: Final = {
-    f"notifications/{what}/list_changed": what for what in ("tools", "resources", "prompts")
+    f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")
 }
 
 
 class Connection:
-    """Speaks MCP over a `Transport` as a client, in whichever era the server knows.
+    """An MCP client over a `Transport`, in the protocol era that the server supports.
 
-    `run` must be going while anything else is used. `over` is set when the server can no longer
-    be reached; every request then open, or made later, raises `ConnectionLost`.
+    `run` must be running while other methods are used. `closed` is set when the server can no
+    longer be reached; requests that are open then, or are sent later, raise `ConnectionLost`.
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class Connection:
         relay: Relay | None = None,
         handshake_options: HandshakeOptions | None = None,
     ) -> None:
-        """`on_list_changed` is told what has changed: `tools`, `resources` or `prompts`."""
+        """`on_list_changed` receives `tools`, `resources` or `prompts`."""
         self._transport = transport
         self._reader = RelatedRequestReader(transport.reader)
         self._dispatcher = JSONRPCDispatcher(self._reader, transport.writer)
@@ -95,8 +99,8 @@ class Connection:
         self._last_id = 0
         self._progress_queues: dict[int, ProgressQueue] = {}
         self._deadlines: dict[int, Deadline] = {}
-        self.on_acknowledged: Callable[[], None] = lambda: None
-        """Told when a `subscriptions/listen` of ours has taken effect."""
+        self.listen_acknowledged = ChangeSignal()
+        """Notified when the server has acknowledged a `subscriptions/listen` request."""
 
         self._handshake = HandshakeResult()
 
@@ -107,10 +111,10 @@ class Connection:
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Read and write until the server goes away."""
-        async with anyio.create_task_group() as carrying:
-            await carrying.start(self._transport.run)
-            carrying.start_soon(self._relay.deliver)
+        """Read and write until the connection ends."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._transport.run)
+            tasks.start_soon(self._relay.deliver)
             try:
                 await self._dispatcher.run(
                     self._answer_server_request,
@@ -120,17 +124,17 @@ class Connection:
                 )
             finally:
                 self._transport.closed.set()
-                carrying.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
 
     @property
     def renewals(self) -> int:
-        """How often the server has forgotten what it was told, and been greeted again."""
+        """How often a lost session was replaced; subscriptions of the old one are gone then."""
         return self._transport.renewals
 
     def invalidate_lists(self) -> None:
-        """The server may have changed its lists unheard."""
-        for what in _KIND_BY_LIST_CHANGED.values():
-            self._on_list_changed(what)
+        """Report all lists as changed: notifications may have been missed."""
+        for kind in _KIND_BY_LIST_CHANGED.values():
+            self._on_list_changed(kind)
 
     @property
     def version(self) -> str:
@@ -150,7 +154,7 @@ class Connection:
         return self._handshake.modern
 
     async def negotiate(self, timeout: float) -> None:
-        """Agree on a version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
+        """Negotiate the protocol version. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
             self._handshake = await negotiate_protocol(self._request, self._handshake_options)
             self._transport.set_protocol_version(self.version)
@@ -162,12 +166,12 @@ class Connection:
         return self._transport.has_headers and self.modern
 
     async def list_tools(self, timeout: float) -> Listing:
-        """All pages. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
+        """Return all pages. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         listing = await self.list_entries("tools/list", "tools", timeout)
         return self._param_headers.update(listing) if self._needs_param_headers else listing
 
     async def list_entries(self, method: str, key: str, timeout: float) -> Listing:
-        """All pages of any list. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
+        """Return all pages of a list. Raises `HandshakeFailed`, `ConnectionLost`, `TimeoutError`."""
         with anyio.fail_after(timeout):
             try:
                 return await read_pages(
@@ -181,33 +185,6 @@ class Connection:
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
         await self._dispatcher.notify(method, self._add_meta(params or {}, None) or None)
 
-    async def call(
-        self,
-        name: str,
-        arguments: JsonObject,
-        *,
-        meta: JsonObject,
-        progress: Progress | None,
-        timeout: float,
-        idle_timeout: float = math.inf,
-    ) -> JsonObject | ProtocolError:
-        """The result, or the error, exactly as the server gave it; sent once, never repeated.
-
-        Every progress that came before the result has been delivered before this returns.
-        Cancelling, or `TimeoutError` after `timeout` seconds, or `Silence` after `idle` seconds
-        without progress, tells the server to stop.
-        Raises `ConnectionLost`, `RequestLost`, `NotTaken`.
-        """
-        params: JsonObject = {"name": name, "arguments": arguments}
-        return await self.request(
-            "tools/call",
-            params,
-            meta=meta,
-            progress=progress,
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-        )
-
     async def request(
         self,
         method: str,
@@ -219,18 +196,25 @@ class Connection:
         progress: Progress | None = None,
         upstream_request: UpstreamRequest | None = None,
     ) -> JsonObject | ProtocolError:
-        """As `call`, for any method. What the server asks meanwhile belongs to the errand."""
-        patience = Deadline(timeout, idle_timeout)
+        """Send a request once and return its result or error exactly as the server sent it.
+
+        Requests that the server sends meanwhile belong to `upstream_request`. All progress that
+        arrives before the result is delivered before this method returns. Cancellation, a
+        `TimeoutError` after `timeout` seconds, or an `IdleTimeout` after `idle_timeout` seconds
+        without progress, sends the server a cancellation.
+        Raises `ConnectionLost`, `RequestLost`, `RequestNotExecuted`.
+        """
+        deadline = Deadline(timeout, idle_timeout)
         request = _OutgoingRequest(
-            self._next_id(), method, params, strip_hop_keys(meta or {}), patience, upstream_request
+            self._next_id(), method, params, strip_hop_keys(meta or {}), deadline, upstream_request
         )
         if progress is not None or idle_timeout < math.inf:
             request = request.with_token()
-        self._deadlines[request.id] = patience
+        self._deadlines[request.id] = deadline
         try:
             if upstream_request is None:
                 return await self._send_with_progress(request, progress)
-            upstream_request.deadline = patience
+            upstream_request.deadline = deadline
             with self._relay.track_request(request.id, upstream_request):
                 answer = await self._send_with_progress(request, progress)
                 await self._relay.drain()
@@ -252,12 +236,12 @@ class Connection:
         queue = self._progress_queues[request.id] = ProgressQueue(progress)
         failure: UpstreamError | TimeoutError | None = None
         answer: JsonObject | ProtocolError = {}
-        async with anyio.create_task_group() as beside:
-            beside.start_soon(queue.run)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(queue.run)
             try:
                 answer = await self._send(request)
             except (UpstreamError, TimeoutError) as error:
-                failure = error  # raised below, as a task group would wrap it
+                failure = error  # raised below: a task group would wrap it
             finally:
                 del self._progress_queues[request.id]
                 queue.finish()
@@ -288,9 +272,9 @@ class Connection:
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            loss = self._transport.pop_error(id)
-            if loss is not None:
-                raise loss from error
+            lost = self._transport.pop_error(id)
+            if lost is not None:
+                raise lost from error
             if self._transport.closed.is_set() and _is_connection_closed(error):
                 raise ConnectionLost(f"went away before it answered {method!r}") from error
             raise
@@ -317,7 +301,7 @@ class Connection:
             raise MCPError(refusal.code, refusal.message, refusal.data) from refusal
 
     def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Notifications in the order of arrival, before the next message is looked at."""
+        """Handle notifications in order of arrival, before the next message is read."""
         changed = _KIND_BY_LIST_CHANGED.get(method)
         if changed is not None:
             self._on_list_changed(changed)
@@ -325,13 +309,13 @@ class Connection:
             token = params.get("progressToken")
             if type(token) is not int:
                 return True
-            patience, queue = self._deadlines.get(token), self._progress_queues.get(token)
-            if patience is not None:
-                patience.reset_idle()
+            deadline, queue = self._deadlines.get(token), self._progress_queues.get(token)
+            if deadline is not None:
+                deadline.reset_idle()
             if queue is not None:
                 queue.put({key: value for key, value in params.items() if key != "progressToken"})
         elif method == "notifications/subscriptions/acknowledged":
-            self.on_acknowledged()
+            self.listen_acknowledged.notify()
         else:
             self._relay.handle_notification(method, dict(params or {}), self._reader.related_id)
         return True
@@ -339,7 +323,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class _OutgoingRequest:
-    """The id is the progress token too."""
+    """A request with its id, which is also its progress token."""
 
     id: int
     method: str
@@ -356,9 +340,12 @@ class _OutgoingRequest:
 
 
 async def _ignore_notification(_: object, __: str, ___: Mapping[str, Any] | None) -> None:
-    """Never reached: `_observe` consumes every notification."""
+    """Never called: `_handle_notification` consumes every notification."""
 
 
 def _is_connection_closed(error: MCPError) -> bool:
-    """Whether the SDK made this up because the stream ended; a server may use the code too."""
+    """Return whether the SDK created the error because the stream ended.
+
+    A server may use the same code, so message and data are compared too.
+    """
     return (error.code, error.message, error.data) == (CONNECTION_CLOSED, "Connection closed", None)

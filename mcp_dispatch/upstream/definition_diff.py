@@ -1,4 +1,4 @@
-"""Definitions pinned by hash: what a tool was when it was first seen, and what changed since."""
+"""Compares tool definitions with those that were seen first, and describes the differences."""
 
 import hashlib
 import json
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.text import truncate
 from mcp_dispatch.upstream.sanitize import to_one_line
 
 MAX_DIFFERENCES: Final = 20
@@ -16,16 +17,16 @@ _CONTEXT_CHARS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChange:
-    """A tool that is no longer what it was: `what` says it line by line, fit to be shown."""
+    """A tool whose definition has changed; `differences` are lines that are safe to display."""
 
     tool: str
     differences: tuple[str, ...]
     digest: str
-    """Of the new definition."""
+    """The hash of the new definition."""
 
 
 def hash_definition(definition: JsonObject) -> str:
-    """The same for the same definition, in whichever order its keys come."""
+    """Return a hash that does not depend on the order of keys."""
     return hashlib.sha256(
         _to_canonical_json(definition).encode("utf-8", "surrogatepass")
     ).hexdigest()
@@ -34,9 +35,9 @@ def hash_definition(definition: JsonObject) -> str:
 def diff_definitions(
     pinned: Iterable[JsonObject], listed: Iterable[JsonObject]
 ) -> tuple[tuple[DefinitionChange, ...], tuple[JsonObject, ...]]:
-    """The tools that are not what they were pinned as, and the pinned ones that are not listed.
+    """Return the tools that differ from their pinned definition, and the pinned ones not listed.
 
-    A tool that nobody has seen before is no change.
+    A tool that was not seen before is not a change.
     """
     before = _index_by_name(pinned)
     after = _index_by_name(listed)
@@ -50,7 +51,7 @@ def diff_definitions(
 
 
 def describe_differences(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
-    """What changed, one line for each place, the first of them."""
+    """Return one line for each difference, at most `MAX_DIFFERENCES`."""
     lines = list(_diff_values(before, after, ""))
     if len(lines) > MAX_DIFFERENCES:
         left = len(lines) - MAX_DIFFERENCES
@@ -59,7 +60,7 @@ def describe_differences(before: JsonObject, after: JsonObject) -> tuple[str, ..
 
 
 def _index_by_name(definitions: Iterable[JsonObject]) -> dict[str, JsonObject]:
-    """Of two with one name the first, as for the list of tools."""
+    """Index by name; the first of two definitions with one name counts."""
     found: dict[str, JsonObject] = {}
     for definition in definitions:
         name = definition.get("name")
@@ -89,13 +90,13 @@ def _diff_values(before: Json, after: Json, path: str) -> Iterator[str]:
 
 
 def _count_common_prefix(before: str, after: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(before, after, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(before), len(after)))
 
 
 def _format_from(text: str, start: int) -> str:
-    """The text from where it begins to differ, a little before that."""
+    """Format the text from `start`, marked with an ellipsis if something comes before it."""
     return f"{'…' if start else ''}{_format_value(text[start:])}"
 
 
@@ -116,7 +117,7 @@ def _diff_string_lists(before: Sequence[Json], after: Sequence[Json], path: str)
 
 def _format_value(value: Json) -> str:
     text = to_one_line(json.dumps(value, ensure_ascii=False, sort_keys=True))
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+    return truncate(text, _MAX_SHOWN_CHARS)
 
 
 def _to_canonical_json(value: Json) -> str:

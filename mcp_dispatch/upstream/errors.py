@@ -1,10 +1,10 @@
-"""What can go wrong between us and an upstream.
+"""Exceptions of requests to upstream servers.
 
 MCPDispatchError
 └── UpstreamError
-    ├── HandshakeFailed    the server answers, but we cannot speak with it
-    ├── ConnectionLost     the server went away while something was asked of it
-    ├── RequestLost        one request got no answer; the connection stands
+    ├── HandshakeFailed    the server answers, but no common protocol was found
+    ├── ConnectionLost     the connection ended while a request was open
+    ├── RequestLost        one request got no answer; the connection is still open
     ├── NotTaken           one request was turned away, and surely not carried out
     │   └── Unreachable    there is no connection to be had, for anybody
     └── CallFailed         a call has no answer, in words for the model
@@ -14,28 +14,28 @@ from mcp_dispatch.model.errors import MCPDispatchError
 
 
 class UpstreamError(MCPDispatchError):
-    """Base; the message is a clause about the server, as in "refused 'initialize': …"."""
+    """Base class. The message is a clause about the server, such as "refused 'initialize': …"."""
 
 
 class HandshakeFailed(UpstreamError):
-    """There is no protocol that both sides speak, or the answer makes no sense."""
+    """The two sides share no protocol version, or the server sent an invalid answer."""
 
 
 class ConnectionLost(UpstreamError):
-    """The connection ended before the answer came. Whether the request arrived is unknown."""
+    """The connection ended before the answer. Whether the request was executed is unknown."""
 
 
 class RequestLost(UpstreamError):
-    """No answer will come to this request. Whether it was carried out is unknown."""
+    """The request gets no answer. Whether it was executed is unknown."""
 
 
 class RequestNotExecuted(UpstreamError):
-    """The request was surely not carried out, so that it may be sent once more."""
+    """The server has certainly not executed the request, so it may be sent once more."""
 
 
 class ServerUnreachable(RequestNotExecuted):
-    """Nothing listens where the server should be."""
+    """No connection to the server can be opened."""
 
 
 class CallFailed(UpstreamError):
-    """A call got no answer; the message is for the model."""
+    """A request failed; the message is written for the model."""

@@ -1,4 +1,4 @@
-"""How a connection begins: the version that both sides speak, and what the server says of itself."""
+"""The handshake: agrees on a protocol version and reads the capabilities of the server."""
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -19,10 +19,10 @@ RELAYED_CAPABILITIES: Final[JsonObject] = {
     "sampling": {},
     "roots": {"listChanged": True},
 }
-"""What some client may be able to answer: told to a server that all clients share."""
+"""Capabilities declared to a server that all clients share: some client may have them."""
 
 _META_PREFIX: Final = "io.modelcontextprotocol/"
-# What a request says about its own hop. The client's are not ours to repeat.
+# Keys that describe one hop. Those of the client's hop to us are not forwarded.
 _HOP_KEYS: Final = frozenset(
     {"progressToken"}
     | {
@@ -33,18 +33,18 @@ _HOP_KEYS: Final = frozenset(
 
 
 def select_relayed_capabilities(capabilities: JsonObject) -> JsonObject:
-    """What a client can answer, through us. The workspace we know ourselves."""
+    """Return the client's capabilities that we relay. Roots are answered from our own workspace."""
     passed = {key: capabilities[key] for key in ("elicitation", "sampling") if key in capabilities}
     return {**passed, "roots": {"listChanged": True}}
 
 
 def strip_hop_keys(meta: JsonObject) -> JsonObject:
-    """Of a client's `_meta`, what is not about the hop to us."""
+    """Return a client's `_meta` without the keys that describe its hop to us."""
     return {key: value for key, value in meta.items() if key not in _HOP_KEYS}
 
 
 def add_client_meta(params: JsonObject, upstream_request: UpstreamRequest | None) -> JsonObject:
-    """Since 2026-07-28 every request says what its own client can answer."""
+    """Add version, client and capabilities, which each request carries since 2026-07-28."""
     client = upstream_request.bridge.client if upstream_request is not None else None
     stamp: JsonObject = {
         f"{_META_PREFIX}protocolVersion": MODERN_VERSION,
@@ -64,7 +64,7 @@ HANDSHAKE_VERSION: Final = HANDSHAKE_PROTOCOL_VERSIONS[-1]
 
 @dataclass(frozen=True, slots=True)
 class HandshakeOptions:
-    """How we begin: with what some client, or the only one, can answer, and in which era."""
+    """The capabilities that are declared, and which protocol era is tried first."""
 
     capabilities: JsonObject = field(default_factory=lambda: RELAYED_CAPABILITIES)
     modern_first: bool = False
@@ -72,7 +72,7 @@ class HandshakeOptions:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeResult:
-    """What came of it; nothing as long as `version` is empty."""
+    """The result of a handshake; `version` is empty before it."""
 
     version: str = ""
     capabilities: JsonObject = field(default_factory=lambda: {})
@@ -84,7 +84,7 @@ class HandshakeResult:
 
 
 class RequestSender(Protocol):
-    """Raises `MCPError` where the server refuses."""
+    """Sends one request and returns its result. Raises `MCPError` if the server refuses it."""
 
     async def __call__(
         self, method: str, params: JsonObject, *, cancellable: bool = True
@@ -94,7 +94,10 @@ class RequestSender(Protocol):
 async def negotiate_protocol(
     send_request: RequestSender, options: HandshakeOptions
 ) -> HandshakeResult:
-    """In whichever era the server knows. Raises `HandshakeFailed`, and what `ask` raises of loss."""
+    """Negotiate in the era that the server supports.
+
+    Raises `HandshakeFailed`, and the errors of `send_request` when the connection is lost.
+    """
     if options.modern_first:
         agreement = await _discover(send_request)
         if agreement is not None:
@@ -129,7 +132,7 @@ async def _initialize(send_request: RequestSender, options: HandshakeOptions) ->
 
 
 async def _discover(send_request: RequestSender) -> HandshakeResult | None:
-    """None where it is no server of the era without a handshake. Raises `HandshakeFailed`."""
+    """Return None if the server requires `initialize`. Raises `HandshakeFailed`."""
     try:
         answer = await send_request("server/discover", add_client_meta({}, None))
     except MCPError:

@@ -1,4 +1,4 @@
-"""A list page by page, with an end to a server that has none."""
+"""Reads paginated lists, with limits for servers that never end a list."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MAX_TOOLS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The definitions as they came; `problem` says why there may be others that are not here."""
+    """The entries as the server sent them; `problem` says why the list may be incomplete."""
 
     entries: tuple[JsonObject, ...] = ()
     problem: str | None = None
@@ -23,26 +23,26 @@ async def read_pages(
     key: str = "tools",
     method: str = "tools/list",
 ) -> Listing:
-    """Ask for page after page. What came before a fault is kept. `key` is where entries stand."""
-    tools: list[Json] = []
+    """Read all pages. `key` holds the entries of a page; entries before a fault are kept."""
+    entries: list[Json] = []
     seen: set[str] = set()
     params: JsonObject = {}
     for _ in range(MAX_PAGES):
         answer = await fetch_page(params)
         listed = answer.get(key)
         if not isinstance(listed, list):
-            return _build_listing(tools, f"answered {method!r} without a list of {key}")
-        tools += listed
-        if len(tools) > MAX_TOOLS:
-            return _build_listing(tools[:MAX_TOOLS], f"lists more than {MAX_TOOLS} {key}")
+            return _build_listing(entries, f"answered {method!r} without a list of {key}")
+        entries += listed
+        if len(entries) > MAX_TOOLS:
+            return _build_listing(entries[:MAX_TOOLS], f"lists more than {MAX_TOOLS} {key}")
         cursor = answer.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
-            return _build_listing(tools, None)
+            return _build_listing(entries, None)
         if cursor in seen:
-            return _build_listing(tools, f"gave the page cursor {cursor[:80]!r} twice")
+            return _build_listing(entries, f"gave the page cursor {cursor[:80]!r} twice")
         seen.add(cursor)
         params = {"cursor": cursor}
-    return _build_listing(tools, f"lists its {key} on more than {MAX_PAGES} pages")
+    return _build_listing(entries, f"lists its {key} on more than {MAX_PAGES} pages")
 
 
 def _build_listing(entries: list[Json], problem: str | None) -> Listing:

@@ -1,4 +1,4 @@
-"""What a server offers beside tools, kept up to date; and what we have it watch and say for clients."""
+"""Keeps resources, prompts, subscriptions and the log level of one server up to date."""
 
 import logging
 from contextlib import suppress
@@ -7,6 +7,7 @@ from typing import Final
 
 import anyio
 
+from mcp_dispatch.concurrency.change_signal import ChangeSignal
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.upstream.connection import Connection
@@ -24,7 +25,7 @@ _LISTEN_TIMEOUT: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ServerOffers:
-    """Entries as the server listed them."""
+    """List entries as the server sent them."""
 
     resources: tuple[JsonObject, ...] = ()
     templates: tuple[JsonObject, ...] = ()
@@ -32,10 +33,10 @@ class ServerOffers:
 
 
 class ServerResources:
-    """Of one server. The last known offers stay while it is away.
+    """Resources and prompts of one server; the last known ones stay while it is not connected.
 
-    `watched` and `level` hold over restarts. `known` is set once the offers have been read, or
-    cannot be.
+    `watched_uris` and `log_level` are applied again after a restart. `loaded` is set once the
+    lists have been read or cannot be read.
     """
 
     def __init__(self, server: str, listener: UpstreamListener) -> None:
@@ -44,7 +45,7 @@ class ServerResources:
         self._stale_kinds: set[str] = set()
         self._announced_kinds: set[str] = set()
         self._wakeup = anyio.Event()
-        self._applied = anyio.Event()
+        self._applied = ChangeSignal()
         self._is_running = False
         self.loaded = anyio.Event()
         self.offers = ServerOffers()
@@ -54,7 +55,7 @@ class ServerResources:
         self.log_level: str | None = None
 
     def mark_changed(self, kind: str) -> None:
-        """The server says that its `resources` or `prompts` are others now."""
+        """Read a list again because the server has announced that it changed."""
         self._announced_kinds.add(kind)
         self.refresh(kind)
 
@@ -63,40 +64,39 @@ class ServerResources:
         self._wakeup.set()
 
     async def watch(self, uris: frozenset[str]) -> None:
-        """Of which resources we want to hear. Returns once the server has been told, if it can be."""
+        """Subscribe to exactly these resources; return once the server has been told, if connected."""
         if uris != self.watched_uris:
             self.watched_uris = uris
             await self._wait_until_applied()
 
     async def set_log_level(self, level: str) -> None:
-        """Log messages less severe than this need not be sent."""
+        """Set the least severe level of log messages that the server sends."""
         if level != self.log_level:
             self.log_level = level
             await self._wait_until_applied()
 
     async def _wait_until_applied(self) -> None:
         self._wakeup.set()
-        told = self._applied
         if self._is_running:
             with anyio.move_on_after(_REQUEST_TIMEOUT):
-                await told.wait()
+                await self._applied.wait()
 
     async def run(self, connection: Connection) -> None:
-        """For one connection, once it is ready, until cancelled."""
+        """Keep everything current over one connection that is ready, until cancelled."""
         self.capabilities, self.instructions = connection.capabilities, connection.instructions
         self._stale_kinds |= {"resources", "prompts"}
         watching = _Subscriptions(connection, self._server)
         self._is_running = True
         try:
             async with anyio.create_task_group() as tasks:
-                # Caught within, as a task group would wrap it.
+                # Caught here because a task group would wrap it.
                 with suppress(ConnectionLost):
                     await self._run_updates(connection, watching, tasks)
                 tasks.cancel_scope.cancel()
         finally:
             self._is_running = False
             self.loaded.set()
-            self._notify_waiters()
+            self._applied.notify()
 
     async def _run_updates(
         self, connection: Connection, subscriptions: "_Subscriptions", tasks: anyio.abc.TaskGroup
@@ -108,14 +108,10 @@ class ServerResources:
             self.loaded.set()
             await subscriptions.apply(self.watched_uris, self.log_level, tasks)
             if not self._wakeup.is_set():
-                self._notify_waiters()
+                self._applied.notify()
             await self._wakeup.wait()
-            # A server may announce a change whenever it is asked for its list.
+            # A server may announce a change each time its list is read.
             await anyio.sleep(_PAUSE_SECONDS if self._stale_kinds else 0)
-
-    def _notify_waiters(self) -> None:
-        told, self._applied = self._applied, anyio.Event()
-        told.set()
 
     async def _refresh(self, connection: Connection, kind: str) -> None:
         before, announced = self.offers, kind in self._announced_kinds
@@ -131,7 +127,7 @@ class ServerResources:
                 connection, "resources/templates/list", "resourceTemplates", "resources"
             )
             self.offers = ServerOffers(resources, templates, before.prompts)
-        # Where the server says so, it is so, though its list may look the same to us.
+        # The server has announced a change, even though the list looks the same to us.
         if announced or repr(before) != repr(self.offers):
             self._listener.handle_offers_changed(kind)
 
@@ -153,7 +149,7 @@ class ServerResources:
 
 
 class _Subscriptions:
-    """What one connection has been told to watch and to say."""
+    """The subscriptions and the log level that one connection has."""
 
     def __init__(self, connection: Connection, server: str) -> None:
         self._connection = connection
@@ -161,9 +157,7 @@ class _Subscriptions:
         self._watched_uris: frozenset[str] = frozenset()
         self._log_level: str | None = None
         self._listen_scope: anyio.CancelScope | None = None
-        self._acknowledged = anyio.Event()
         self._renewals = connection.renewals
-        connection.on_acknowledged = lambda: self._acknowledged.set()
 
     async def apply(
         self, watched_uris: frozenset[str], log_level: str | None, tasks: anyio.abc.TaskGroup
@@ -172,7 +166,7 @@ class _Subscriptions:
             if self._listen_scope is None or watched_uris != self._watched_uris:
                 self._start_listening(watched_uris, tasks)
                 with anyio.move_on_after(_REQUEST_TIMEOUT):
-                    await self._acknowledged.wait()
+                    await self._connection.listen_acknowledged.wait()
         else:
             self._reset_if_renewed()
             await self._update_subscriptions(watched_uris)
@@ -180,7 +174,7 @@ class _Subscriptions:
         self._watched_uris = watched_uris
 
     def _reset_if_renewed(self) -> None:
-        """A new session knows nothing of what an old one was told."""
+        """Forget what was applied if the session was replaced: the new one has no subscriptions."""
         if self._connection.renewals != self._renewals:
             self._renewals = self._connection.renewals
             self._watched_uris, self._log_level = frozenset(), None
@@ -214,7 +208,6 @@ class _Subscriptions:
         if self._listen_scope is not None:
             self._listen_scope.cancel()
         scope = self._listen_scope = anyio.CancelScope()
-        self._acknowledged = anyio.Event()
         uris: list[Json] = [*sorted(watched_uris)]
         wanted: JsonObject = {
             "toolsListChanged": True,
@@ -229,14 +222,14 @@ class _Subscriptions:
                 while not isinstance(await self._listen_once(wanted), ProtocolError):
                     await anyio.sleep(wait)
                     wait = min(wait * 2, _MAX_PAUSE_SECONDS)
-                    # Whatever it would have told meanwhile went by.
+                    # Notifications of the meantime were missed.
                     self._connection.invalidate_lists()
-            self._acknowledged.set()  # it has nothing to tell
+            self._connection.listen_acknowledged.notify()  # none will come
 
         tasks.start_soon(listen)
 
     async def _listen_once(self, notifications: JsonObject) -> JsonObject | ProtocolError | None:
-        """Until the server ends it; None where the stream was cut off."""
+        """Listen until the server ends the stream; return None if the stream was cut off."""
         try:
             return await self._connection.request(
                 "subscriptions/listen", {"notifications": notifications}, timeout=_LISTEN_TIMEOUT

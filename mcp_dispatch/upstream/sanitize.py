@@ -1,4 +1,4 @@
-"""What a server says of its tools, made fit for models and people: bounded, nothing hidden in it."""
+"""Bounds the texts of tool definitions and makes hidden characters in them visible."""
 
 import re
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.text import escape_character
 
 MAX_TEXT_CHARS: Final = 20_000
-"""Characters of one description. What a tool does fits in far fewer."""
+"""Characters of one description or title."""
 
 MAX_DEPTH: Final = 60
 
-# Control characters but for tab and line ends; what reorders text, has no width, or carries a
-# second text unseen (tags, extra variation selectors). The joiners that emoji and several scripts
-# are written with stay.
+# Control characters except tab and line ends; characters that reorder text, have no width, or encode
+# invisible text (tags, extra variation selectors). Joiners are allowed: emoji and several scripts
+# need them.
 _HIDDEN_CHARACTERS: Final = re.compile(
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e"
     "\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\U000e0000-\\U000e01ef]"
 )
 _LINE_CHARACTERS: Final = re.compile("[\\t\\n\\r]")
 _TEXT_KEYS: Final = frozenset({"description", "title"})
-# Below these, keys are names or data and no words of a schema.
+# Keys below these are names or data, not keywords of a schema.
 _NAME_MAP_KEYS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 _DATA_KEYS: Final = frozenset({"const", "enum", "default", "examples", "required"})
 
@@ -31,19 +31,21 @@ def has_hidden_characters(text: str) -> bool:
 
 
 def escape_hidden_characters(text: str) -> str:
-    """Every hidden character as an escape that can be read."""
+    """Replace each hidden character by a visible escape."""
     return _HIDDEN_CHARACTERS.sub(_escape_match, text)
 
 
 def to_one_line(text: str) -> str:
-    """The same, with line ends and tabs as escapes too."""
+    """Replace hidden characters, line ends and tabs by visible escapes."""
     return _LINE_CHARACTERS.sub(_escape_match, escape_hidden_characters(text))
 
 
 def sanitize_definition(definition: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
-    """The definition with its titles and descriptions bounded and visible, and where that changed
-    anything. What decides a call (names, schemas, values) stays as it is. Nothing to do gives the
-    same object back."""
+    """Return the definition with bounded, visible titles and descriptions, and what was changed.
+
+    Names, schemas and values stay as they are, because they decide how a call is judged. If there
+    is nothing to change, the same object is returned.
+    """
     found: list[str] = []
 
     def sanitize_text(value: str, where: str) -> str:
@@ -77,7 +79,7 @@ def _sanitize_annotations(annotations: JsonObject, sanitize_text: _SanitizeText)
 
 
 def _sanitize_schema(value: Json, path: str, sanitize_text: _SanitizeText, depth: int) -> Json:
-    """Deeper than any schema that is accepted nothing is looked at."""
+    """Sanitize the texts of a schema; levels below `depth` stay as they are."""
     if depth == 0:
         return value
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The tools of an upstream as tools of ours: definition kept raw, calls routed to their server."""
+"""Tools of upstream servers: definitions stay raw, calls are sent to their server."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,20 +32,20 @@ from mcp_dispatch.upstream.tool_schemas import AdvertisedSchema
 DEFAULT_RESULT_LIMIT: Final = 50_000
 MAX_RESULT_LIMIT: Final = 500_000
 MAX_NAME_CHARS: Final = 256
-"""Characters of a tool's own name; the protocol knows 128."""
+"""Characters of the server's name for a tool; the protocol allows 128."""
 
 _UNKNOWN_TOOL_CODES: Final = frozenset({-32601, -32602})
-"""How servers answer a call of a tool that they have no more, announced or not."""
+"""Error codes with which servers answer a call of a tool that they have removed."""
 
 _RESULT_LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
 
 ExposeName = Callable[[ServerConfig, str], str]
-"""The exposed name of a server's tool."""
+"""Returns the exposed name of a server's tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedTool:
-    """A tool that is not offered, and why. Its server is none the worse for it."""
+    """A tool that is not offered, or is odd, and why. Other tools of its server are unaffected."""
 
     server: str
     tool: str
@@ -57,7 +57,7 @@ class RejectedTool:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTool:
-    """One tool of one server. `tool` is the name the server knows; names are never taken apart."""
+    """One tool of one server; `tool` is the server's name for it. Names are never split again."""
 
     name: str
     rule_name: str
@@ -65,25 +65,25 @@ class UpstreamTool:
     tool: str
     definition: JsonObject
     raw_definition: JsonObject = field(repr=False)
-    """The definition as the server gave it."""
+    """The definition as the server sent it."""
 
     validator: Validator = field(repr=False)
     result_limit: int | None
     shared: bool
     exclusive_on_server: bool
-    """Among the calls of its own server, and beside those of others."""
+    """Its calls exclude other calls of the same server, but not those of other servers."""
 
     supervisor: Supervisor = field(repr=False)
     interrupt: Interrupt = Interrupt.CANCEL
     output_validator: Validator | None = field(default=None, repr=False)
     untyped: bool = False
-    """Its output schema cannot be shown to clients, and so neither can its structured content."""
+    """Its output schema is unusable, so clients get structured content as text."""
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.SHARED if self.shared else Sharing.EXCLUSIVE
 
     async def check(self, arguments: JsonObject, context: CallContext) -> CheckResult:
-        """Only the server knows what its arguments mean."""
+        """Accept any arguments: only the server knows their meaning."""
         return CheckResult(arguments)
 
     async def run(
@@ -121,7 +121,7 @@ class UpstreamTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """What one server offers, sorted by its own names; what of it does not, and what is odd."""
+    """The tools of one server, sorted by the server's names; rejected tools, and warnings."""
 
     tools: tuple[UpstreamTool, ...] = ()
     rejected: tuple[RejectedTool, ...] = ()
@@ -129,31 +129,31 @@ class ServerTools:
 
 
 def build_server_tools(supervisor: Supervisor, expose_name: ExposeName) -> ServerTools:
-    """Of the server's last known list. It does not depend on the order of that list."""
+    """Build the tools of the server's last known list; the order of that list has no effect."""
     listed = _group_by_name(supervisor.tools)
     tools: dict[str, UpstreamTool] = {}
-    held_back: list[RejectedTool] = []
-    notes: list[RejectedTool] = []
+    rejected: list[RejectedTool] = []
+    warnings: list[RejectedTool] = []
     for name in sorted(listed, key=_rank_name):
         if not _is_selected(name, supervisor.config.tools):
             continue
-        made = _try_build_tool(supervisor, name, listed[name], expose_name, tools)
-        if isinstance(made, str):
-            held_back.append(RejectedTool(supervisor.name, _format_name(name), made))
+        built = _try_build_tool(supervisor, name, listed[name], expose_name, tools)
+        if isinstance(built, str):
+            rejected.append(RejectedTool(supervisor.name, _format_name(name), built))
             continue
-        tool, odd = made
+        tool, oddities = built
         tools[tool.rule_name] = tool
-        notes += [RejectedTool(supervisor.name, _format_name(name), each) for each in odd]
+        warnings += [RejectedTool(supervisor.name, _format_name(name), each) for each in oddities]
     schemas = supervisor.schemas
     schemas.forget_except(listed)
     supervisor.cached.record_schema_problems(
         supervisor.tools, schemas.inputs.problems, schemas.outputs.problems
     )
-    return ServerTools(tuple(tools.values()), tuple(held_back), tuple(notes))
+    return ServerTools(tuple(tools.values()), tuple(rejected), tuple(warnings))
 
 
 def _rank_name(name: str) -> tuple[bool, str]:
-    """Of two tools that are one to rules, the one that bears that name keeps it."""
+    """Sort key: of two tools with one rule name, the one with exactly that name comes first."""
     return replace_unsafe_characters(name) != name, name
 
 
@@ -162,14 +162,14 @@ def _format_name(name: str) -> str:
 
 
 def _group_by_name(definitions: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
-    """Several with one name in an order that does not depend on who came first."""
+    """Group by name; definitions with one name are in an order that the list does not affect."""
     found: dict[str, list[JsonObject]] = {}
     for definition in definitions:
         name = definition.get("name")
         found.setdefault(name if isinstance(name, str) else "", []).append(definition)
-    for several in found.values():
-        if len(several) > 1:
-            several.sort(key=hash_definition)
+    for definitions_of_one in found.values():
+        if len(definitions_of_one) > 1:
+            definitions_of_one.sort(key=hash_definition)
     return found
 
 
@@ -196,25 +196,28 @@ def _try_build_tool(
     expose_name: ExposeName,
     tools: Mapping[str, UpstreamTool],
 ) -> tuple[UpstreamTool, tuple[str, ...]] | str:
-    """The tool, and what is odd about it; or why there is none."""
+    """Return the tool and warnings about it, or why it is rejected."""
     problem = _find_name_problem(name)
     if problem is not None:
         return problem
     other = tools.get(build_rule_name(supervisor.name, name))
     if other is not None:
         return f"rules would take it for {other.tool!r}: both are {other.rule_name} to them"
-    definition, odd = sanitize_definition(definitions[0])
+    definition, oddities = sanitize_definition(definitions[0])
     if len(definitions) > 1:
-        odd = (*odd, f"the name is listed {len(definitions)} times; one of them is offered")
+        oddities = (
+            *oddities,
+            f"the name is listed {len(definitions)} times; one of them is offered",
+        )
     validator = supervisor.schemas.inputs.compile(name, definition.get("inputSchema"))
     if isinstance(validator, str):
         return f"its inputSchema {validator}"
     output = _compile_output_schema(supervisor, name, definition)
     if isinstance(output, str):
-        odd = (*odd, f"its outputSchema {output}; it is listed without one")
+        oddities = (*oddities, f"its outputSchema {output}; it is listed without one")
         output = None
     tool = _build_tool(supervisor, name, definition, expose_name, validator, output)
-    return replace(tool, raw_definition=definitions[0]), odd
+    return replace(tool, raw_definition=definitions[0]), oddities
 
 
 def _build_tool(
@@ -228,15 +231,15 @@ def _build_tool(
     config = supervisor.config
     exposed = expose_name(config, config.tools.rename.get(name, name))
     read_only = _is_read_only(definition)
-    shown: JsonObject = {key: value for key, value in definition.items() if key != "outputSchema"}
+    listed: JsonObject = {key: value for key, value in definition.items() if key != "outputSchema"}
     if output is not None:
-        shown = {**definition, "outputSchema": output.schema}
+        listed = {**definition, "outputSchema": output.schema}
     return UpstreamTool(
         name=exposed,
         rule_name=build_rule_name(config.name, name),
         server=config.name,
         tool=name,
-        definition={**shown, "name": exposed},
+        definition={**listed, "name": exposed},
         raw_definition=definition,
         validator=validator,
         result_limit=_read_result_limit(definition),
@@ -251,7 +254,7 @@ def _build_tool(
 def _compile_output_schema(
     supervisor: Supervisor, name: str, definition: JsonObject
 ) -> AdvertisedSchema | str | None:
-    """What is advertised, or what is wrong with it: that costs the tool nothing but its schema."""
+    """Return the advertised schema, or its problem. A tool without usable schema is still offered."""
     if "outputSchema" not in definition:
         return None
     return supervisor.schemas.outputs.compile(name, definition["outputSchema"])

@@ -47,9 +47,7 @@ async def open_negotiated(
 async def call(
     session: ConnectionUnderTest, tool: str, *, meta: JsonObject | None = None, **arguments: Any
 ) -> JsonObject | ProtocolError:
-    return await session.connection.call(
-        tool, arguments, meta=meta or {}, progress=None, timeout=10
-    )
+    return await session.call(tool, arguments, meta=meta or {}, progress=None, timeout=10)
 
 
 async def test_the_handshake_is_the_newest_of_its_era(tmp_path: Path) -> None:
@@ -246,9 +244,7 @@ async def test_progress_arrives_raw_in_order_and_before_the_result(tmp_path: Pat
         seen.append(progress)
 
     async with open_negotiated(tmp_path) as session:
-        await session.connection.call(
-            "progress", {"steps": 500}, meta={}, progress=slowly, timeout=10
-        )
+        await session.call("progress", {"steps": 500}, meta={}, progress=slowly, timeout=10)
 
         expected = [{"progress": n, "total": 500, "x-unit": None} for n in range(1, 501)]
         assert str(seen) == str(expected)
@@ -264,7 +260,7 @@ async def test_progress_reaches_the_call_it_belongs_to(tmp_path: Path) -> None:
                 seen[steps].append(progress["total"])
 
             arguments: JsonObject = {"steps": steps}
-            await session.connection.call("progress", arguments, meta={}, progress=note, timeout=10)
+            await session.call("progress", arguments, meta={}, progress=note, timeout=10)
 
         tasks.start_soon(run, 3)
         tasks.start_soon(run, 4)
@@ -299,7 +295,7 @@ async def test_a_call_over_its_time_is_cancelled_and_the_connection_stays(tmp_pa
 
     async with open_negotiated(tmp_path, "--log", str(log)) as session:
         with pytest.raises(TimeoutError):
-            await session.connection.call("mute", {}, meta={}, progress=None, timeout=0.2)
+            await session.call("mute", {}, meta={}, progress=None, timeout=0.2)
         await wait_for_message(log, "notifications/cancelled")
 
         assert await call(session, "vendor") == VENDOR_RESULT
@@ -312,7 +308,7 @@ async def test_an_answer_that_comes_too_late_reaches_nobody(tmp_path: Path) -> N
     async with open_negotiated(tmp_path, "--log", str(log)) as session:
         arguments: JsonObject = {"fifo": str(fifo)}
         with pytest.raises(TimeoutError):
-            await session.connection.call("stall", arguments, meta={}, progress=None, timeout=0.2)
+            await session.call("stall", arguments, meta={}, progress=None, timeout=0.2)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.to_thread.run_sync, fifo.write_bytes, b"")
             # Its answer comes after the late one, on the same pipe.
@@ -329,9 +325,7 @@ async def test_progress_without_end_does_not_extend_the_time_of_a_call(tmp_path:
 
     async with open_negotiated(tmp_path) as session:
         with pytest.raises(TimeoutError):
-            await session.connection.call(
-                "progress_forever", {}, meta={}, progress=note, timeout=0.3
-            )
+            await session.call("progress_forever", {}, meta={}, progress=note, timeout=0.3)
 
     assert seen[:2] == [{"progress": 0}, {"progress": 1}]
 

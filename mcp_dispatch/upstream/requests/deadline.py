@@ -1,4 +1,4 @@
-"""How long one request is waited for: all in all, and since its server was last heard of it."""
+"""The time limits of one request: in total, and without progress."""
 
 import math
 from collections.abc import Generator
@@ -8,11 +8,11 @@ import anyio
 
 
 class IdleTimeout(TimeoutError):
-    """Nothing was heard of the request for too long."""
+    """The server reported no progress for too long."""
 
 
 class Deadline:
-    """Seconds. `pause` and `go_on` stop and start both clocks, for what others take their time for."""
+    """Two limits in seconds. `pause` and `resume` stop both while the server waits for an answer."""
 
     def __init__(self, timeout: float, idle_timeout: float = math.inf) -> None:
         self._idle_timeout = idle_timeout
@@ -21,26 +21,26 @@ class Deadline:
 
     @contextmanager
     def enforce(self) -> Generator[None]:
-        """Raises `TimeoutError`, and `Silence` where it was quiet for too long."""
-        total, quiet = self._scopes
+        """Cancel the block at a limit. Raises `TimeoutError`, or `IdleTimeout` without progress."""
+        total, idle = self._scopes
         self.resume()
-        with total, quiet:
+        with total, idle:
             yield
-        if quiet.cancelled_caught:
+        if idle.cancelled_caught:
             raise IdleTimeout
         if total.cancelled_caught:
             raise TimeoutError
 
     def reset_idle(self) -> None:
-        quiet = self._scopes[1]
-        if quiet.deadline < math.inf:
-            quiet.deadline = anyio.current_time() + self._idle_timeout
+        idle = self._scopes[1]
+        if idle.deadline < math.inf:
+            idle.deadline = anyio.current_time() + self._idle_timeout
 
     def pause(self) -> None:
         now = anyio.current_time()
-        total, quiet = self._scopes
-        self._remaining = (total.deadline - now, quiet.deadline - now)
-        total.deadline = quiet.deadline = math.inf
+        total, idle = self._scopes
+        self._remaining = (total.deadline - now, idle.deadline - now)
+        total.deadline = idle.deadline = math.inf
 
     def resume(self) -> None:
         now = anyio.current_time()

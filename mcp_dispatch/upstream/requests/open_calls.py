@@ -1,4 +1,4 @@
-"""The calls of one server that are going on, and who runs beside whom."""
+"""The open calls of one server, and which of them may run at the same time."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,13 +9,15 @@ from mcp_dispatch.concurrency.admission import Admission
 from mcp_dispatch.model.tools import Sharing
 from mcp_dispatch.upstream.config.model import ServerConfig
 
-# More than any client keeps open at once.
+# More calls than any client has open at once.
 _UNBOUNDED = 1_000_000
 
 
 class OpenCalls:
-    """At most `maxConcurrency` at a time, and one at a time where a call must be alone among those
-    of its server. The others wait here, in order; the scope's own order is not touched."""
+    """Admits at most `maxConcurrency` calls at a time; an exclusive call runs alone on its server.
+
+    Calls wait here in order of arrival. The order within a scope is decided elsewhere.
+    """
 
     def __init__(self, config: ServerConfig) -> None:
         self._admission = Admission(config.max_concurrency or _UNBOUNDED)
@@ -39,6 +41,6 @@ class OpenCalls:
                 self._idle.set()
 
     async def wait_until_idle(self) -> None:
-        """Waits until no call is open."""
+        """Wait until no call is open."""
         while self._open_count:
             await self._idle.wait()

@@ -1,4 +1,4 @@
-"""The progress of one call on its way to the client: in order of arrival, none after the result."""
+"""Delivers the progress of one call in order of arrival, and none after the result."""
 
 from collections import deque
 from typing import Final
@@ -8,12 +8,12 @@ import anyio
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import Progress
 
-# A client that is this far behind gets the newest: a later progress says all an earlier one did.
+# A client that is this far behind misses the oldest: later progress includes what they reported.
 _MAX_QUEUED: Final = 1_000
 
 
 class ProgressQueue:
-    """Filled while messages are read, which must not wait; emptied by a task beside the call."""
+    """Filled without waiting while messages are read; a task of the call delivers the entries."""
 
     def __init__(self, deliver: Progress) -> None:
         self._deliver = deliver
@@ -26,7 +26,7 @@ class ProgressQueue:
         self._wakeup.set()
 
     def finish(self) -> None:
-        """Nothing more will come: `run` returns once all that waits has been delivered."""
+        """Accept no more progress: `run` returns once all entries are delivered."""
         self._finished = True
         self._wakeup.set()
 

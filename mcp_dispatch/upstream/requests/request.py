@@ -1,4 +1,4 @@
-"""One request to a server for one client, and the questions that the server has meanwhile."""
+"""One request to a server for one client, and the requests that the server sends meanwhile."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from mcp_dispatch.upstream.requests.deadline import Deadline
 from mcp_dispatch.upstream.requests.server_requests import CANCELLED, ELICITATION, ServerRequest
 
 CLIENT_ANSWER_SECONDS: Final = 600.0
-"""How long a request waits for its client to come back with answers, and for one answer."""
+"""How long a request waits for the client's retry with answers, and for one live answer."""
 
 MAX_OPEN_REQUESTS: Final = 16
 MAX_SERVER_REQUESTS: Final = 100
@@ -24,12 +24,12 @@ MAX_SERVER_REQUESTS: Final = 100
 UpstreamAnswer = JsonObject | ProtocolError
 SendUpstreamRequest = Callable[["UpstreamRequest"], Awaitable[UpstreamAnswer]]
 SpawnTask = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
-"""Starts a task that outlives the request."""
+"""Starts a task that may outlive the request."""
 
 
 @dataclass(slots=True, eq=False)
 class _PendingServerRequest:
-    """A question that the client takes along."""
+    """A server request that the client answers when it retries."""
 
     request: JsonObject
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -37,17 +37,17 @@ class _PendingServerRequest:
 
 
 class UpstreamRequest:
-    """What belongs to one request while a server works on it.
+    """The state of one request while a server executes it.
 
-    A live client is asked at once. For the others the work goes on in a task of its own: `attend`
-    returns when it is done or has questions, and is called again when the answers have come.
+    A live client is asked at once. For other clients the request runs in a task of its own: `wait`
+    returns when it is done or has requests for the client, and is called again with the answers.
     """
 
     def __init__(self, bridge: ClientBridge, progress: Progress | None = None) -> None:
         self.bridge = bridge
         self.progress = progress
         self.deadline: Deadline | None = None
-        """It stands still for questions."""
+        """Paused while the server waits for an answer."""
 
         self._request_count = 0
         self._waiting_count = 0
@@ -61,41 +61,45 @@ class UpstreamRequest:
     def is_waiting(self) -> bool:
         return self._waiting_count > 0
 
-    # -- for whoever speaks with the server
+    # -- for the connection
 
     async def ask(self, server_request: ServerRequest) -> JsonObject:
-        """The answer to one question. Raises `NotAnswered`."""
+        """Return the answer to one request of the server. Raises `ClientRequestError`."""
         answers = await self.ask_all({f"question-{self._request_count + 1}": server_request})
         return next(iter(answers.values()))
 
     async def ask_all(
-        self, server_requests: Mapping[str, ServerRequest], volunteered: JsonObject | None = None
+        self,
+        server_requests: Mapping[str, ServerRequest],
+        early_responses: JsonObject | None = None,
     ) -> dict[str, JsonObject]:
-        """The answers to questions that were put together; one that was volunteered need not be
-        asked for. Raises `NotAnswered`."""
+        """Return the answers to several requests. Raises `ClientRequestError`.
+
+        The client is not asked for answers that it sent along in `early_responses`.
+        """
         self._request_count += len(server_requests)
         if (
             self._request_count > MAX_SERVER_REQUESTS
             or self._waiting_count + len(server_requests) > MAX_OPEN_REQUESTS
         ):
             raise ClientRequestError(-32000, "mcp-dispatch: too many questions for one request")
-        respondent = self.bridge
+        client = self.bridge.client
         answers: dict[str, JsonObject] = {}
-        for key, inquiry in server_requests.items():
-            inquiry.refuse_undeclared(respondent.client)
-            answer = await inquiry.answer_by_hook(respondent)
+        for key, each in server_requests.items():
+            each.refuse_undeclared(client)
+            answer = await each.answer_by_hook(self.bridge)
             if answer is not None:
                 answers[key] = answer
-        left = {key: each for key, each in server_requests.items() if key not in answers}
-        given = filter_objects({key: (volunteered or {}).get(key) for key in left})
-        answers |= given
-        asked = {key: each for key, each in left.items() if key not in given}
-        with self._pause_deadline(len(asked)):
-            put = self._ask_live_client if respondent.client.is_live else self._wait_for_retry
-            answers |= await put(asked) if asked else {}
+        unanswered = {key: each for key, each in server_requests.items() if key not in answers}
+        early = filter_objects({key: (early_responses or {}).get(key) for key in unanswered})
+        answers |= early
+        remaining = {key: each for key, each in unanswered.items() if key not in early}
+        with self._pause_deadline(len(remaining)):
+            ask_client = self._ask_live_client if client.is_live else self._wait_for_retry
+            answers |= await ask_client(remaining) if remaining else {}
         return {
             key: await each.review_answer(self.bridge, answers[key])
-            if key in left
+            if key in unanswered
             else answers[key]
             for key, each in server_requests.items()
         }
@@ -104,12 +108,12 @@ class UpstreamRequest:
         if self.progress is not None:
             await self.progress(progress)
 
-    # -- for whoever made the request
+    # -- for the sender
 
     async def run(
         self, send: SendUpstreamRequest, spawn_task: SpawnTask
     ) -> UpstreamAnswer | InputRequired:
-        """Raises `CallFailed`."""
+        """Send the request and return its answer. Raises `CallFailed`."""
         if not self.bridge.client.is_live:
             spawn_task(lambda: self._run_detached(send))
             return await self.wait()
@@ -119,9 +123,9 @@ class UpstreamRequest:
             self._done.set()
 
     async def wait(self) -> UpstreamAnswer | InputRequired:
-        """Until there is an outcome, or a question for the client to take along.
+        """Wait for the outcome, or for requests that the client answers when it retries.
 
-        Cancelled, it cancels the work. Raises `CallFailed`.
+        Cancellation cancels the request. Raises `CallFailed`.
         """
         self._work_scope.deadline = float("inf")
         try:
@@ -143,19 +147,17 @@ class UpstreamRequest:
     def accept_answers(
         self, bridge: ClientBridge, progress: Progress | None, answers: JsonObject
     ) -> None:
-        """The request was made again."""
+        """Continue with the answers of a retry."""
         self.bridge, self.progress = bridge, progress
-        for key, question in list(self._pending.items()):
+        for key, pending in list(self._pending.items()):
             answer = answers.get(key)
             if isinstance(answer, dict):
                 del self._pending[key]
-                question.answer = answer
-                question.answered.set()
+                pending.answer = answer
+                pending.answered.set()
 
     def cancel(self) -> None:
         self._work_scope.cancel()
-
-    # -- within
 
     async def _run_detached(self, send: SendUpstreamRequest) -> None:
         outcome: UpstreamAnswer | CallFailed = CallFailed(
@@ -169,52 +171,46 @@ class UpstreamRequest:
         finally:
             self._outcome = outcome
             self._done.set()
-            self._wake()
-
-    def _wake(self) -> None:
-        self._wakeup.set()
+            self._wakeup.set()
 
     @contextmanager
     def _pause_deadline(self, request_count: int) -> Generator[None]:
-        """Time that others take does not count as the server's."""
-        clock = self.deadline
-        if clock is not None and not self._waiting_count:
-            clock.pause()
+        """Stop the deadline: the time of the client does not count as the server's."""
+        deadline = self.deadline
+        if deadline is not None and not self._waiting_count:
+            deadline.pause()
         self._waiting_count += request_count
         try:
             yield
         finally:
             self._waiting_count -= request_count
-            if clock is not None and not self._waiting_count:
-                clock.resume()
+            if deadline is not None and not self._waiting_count:
+                deadline.resume()
 
     async def _ask_live_client(
         self, server_requests: Mapping[str, ServerRequest]
     ) -> dict[str, JsonObject]:
-        """One after the other: a person reads one form at a time."""
-        answers: dict[str, JsonObject] = {}
-        for key, inquiry in server_requests.items():
-            answers[key] = await self._ask_until_done(inquiry)
-        return answers
+        """Ask one by one: a person reads one form at a time."""
+        return {key: await self._ask_until_done(each) for key, each in server_requests.items()}
 
     async def _ask_until_done(self, server_request: ServerRequest) -> JsonObject:
-        """Withdrawn when the request is over. Raises `NotAnswered`."""
+        """Ask the client until the request is over. Raises `ClientRequestError`."""
         answers: list[JsonObject] = []
         failures: list[ClientRequestError] = []
         self.bridge.release_slot()
         with anyio.move_on_after(CLIENT_ANSWER_SECONDS):
-            async with anyio.create_task_group() as asking:
+            async with anyio.create_task_group() as tasks:
 
                 async def cancel_when_done() -> None:
                     await self._done.wait()
-                    asking.cancel_scope.cancel()
+                    tasks.cancel_scope.cancel()
 
-                asking.start_soon(cancel_when_done)
+                tasks.start_soon(cancel_when_done)
                 try:
                     answers.append(await server_request.ask_client(self.bridge.client))
                 except ClientRequestError as failure:
                     failures.append(failure)
-                asking.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
         if failures:
             raise failures[0]
         if not answers and server_request.method == ELICITATION:
@@ -226,48 +222,47 @@ class UpstreamRequest:
     async def _wait_for_retry(
         self, server_requests: Mapping[str, ServerRequest]
     ) -> dict[str, JsonObject]:
-        taken = {
-            key: _PendingServerRequest(inquiry.client_request)
-            for key, inquiry in server_requests.items()
+        pending = {
+            key: _PendingServerRequest(each.client_request) for key, each in server_requests.items()
         }
-        self._pending |= taken
-        self._wake()
+        self._pending |= pending
+        self._wakeup.set()
         try:
-            for question in taken.values():
-                await question.answered.wait()
+            for each in pending.values():
+                await each.answered.wait()
         finally:
-            for key in taken:
+            for key in pending:
                 self._pending.pop(key, None)
-        return {key: question.answer for key, question in taken.items()}
+        return {key: each.answer for key, each in pending.items()}
 
 
 class _UpstreamContinuation:
-    """The rest of a request whose client is expected back."""
+    """A request that waits for the retry of its client."""
 
     def __init__(self, upstream_request: UpstreamRequest) -> None:
         self._upstream_request: UpstreamRequest | None = upstream_request
 
     def pop(self) -> UpstreamRequest | None:
-        errand, self._upstream_request = self._upstream_request, None
-        return errand
+        request, self._upstream_request = self._upstream_request, None
+        return request
 
     def drop(self) -> None:
-        errand = self.pop()
-        if errand is not None:
-            errand.cancel()
+        request = self.pop()
+        if request is not None:
+            request.cancel()
 
 
 async def resume_request(
     retry: Retry, bridge: ClientBridge, progress: Progress | None
 ) -> UpstreamAnswer | InputRequired:
-    """Goes on with what a client came back for. Raises `CallFailed`."""
-    errand = (
+    """Continue a request with the answers of a retry. Raises `CallFailed`."""
+    request = (
         retry.continuation.pop() if isinstance(retry.continuation, _UpstreamContinuation) else None
     )
-    if errand is None:
+    if request is None:
         raise CallFailed("Nothing waits for these answers any more; make the request again.")
-    errand.accept_answers(bridge, progress, retry.responses)
-    return await errand.wait()
+    request.accept_answers(bridge, progress, retry.responses)
+    return await request.wait()
 
 
 def filter_objects(candidates: Json) -> dict[str, JsonObject]:

@@ -1,4 +1,4 @@
-"""A question of a server's own: who may be asked it, what they are shown, what the answer means."""
+"""A request of a server to a client: the capability it needs, and the form clients receive."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,7 @@ _SERVER_META: Final = "mcp-dispatch/server"
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """`method` and `params` are the server's."""
+    """A request with the method and parameters that the server sent."""
 
     server: str
     method: str
@@ -26,7 +26,7 @@ class ServerRequest:
 
     @property
     def client_request(self) -> JsonObject:
-        """As the client sees it: a person must know who wants an answer."""
+        """The request as the client receives it: it names the server, so that a person can judge it."""
         if self.method == ROOTS:
             return {"method": self.method, "params": self.params}
         meta = self.params.get("_meta")
@@ -38,7 +38,7 @@ class ServerRequest:
         return {"method": self.method, "params": params}
 
     def refuse_undeclared(self, client: Client) -> None:
-        """Raises `NotAnswered` for what the client did not say that it can answer."""
+        """Raise `ClientRequestError` if the client has not declared the capability."""
         missing = _find_missing_capability(self.method, self.params, client.capabilities)
         if missing is not None:
             raise ClientRequestError(
@@ -67,7 +67,7 @@ class ServerRequest:
 def _find_missing_capability(
     method: str, params: JsonObject, capabilities: JsonObject
 ) -> str | None:
-    """The capability that the client would need and did not declare."""
+    """Return the capability that the client needs and did not declare."""
     if method == ELICITATION:
         return _find_missing_mode(params.get("mode", "form"), capabilities.get("elicitation"))
     if method == SAMPLING:
@@ -81,7 +81,7 @@ def _find_missing_capability(
 
 
 def _find_missing_mode(mode: Json, declared: Json) -> str | None:
-    """A bare `elicitation` means forms; one that names modes must name this one."""
+    """An empty `elicitation` capability means forms; otherwise it must name the mode."""
     if not isinstance(declared, dict):
         return "elicitation"
     if mode == "form" and not declared:

@@ -1,6 +1,7 @@
 """What the upstream tests share: configurations of our test servers, and ways to watch them."""
 
 import json
+import math
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -174,3 +175,22 @@ class ConnectionUnderTest:
 
     def record_change(self) -> None:
         self.changes += 1
+
+    async def call(
+        self,
+        name: str,
+        arguments: JsonObject,
+        *,
+        meta: JsonObject,
+        progress: Progress | None,
+        timeout: float,
+        idle_timeout: float = math.inf,
+    ) -> JsonObject | ProtocolError:
+        return await self.connection.request(
+            "tools/call",
+            {"name": name, "arguments": arguments},
+            meta=meta,
+            progress=progress,
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+        )
