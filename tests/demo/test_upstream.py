@@ -29,7 +29,7 @@ async def demo(folder: Path) -> AsyncGenerator[ConnectionUnderTest, None]:
 async def call(
     session: ConnectionUnderTest, tool: str, **arguments: Any
 ) -> JsonObject | ProtocolError:
-    return await session.connection.call(tool, arguments, meta={}, progress=None, timeout=10)
+    return await session.call(tool, arguments, meta={}, progress=None, timeout=10)
 
 
 def text(message: str) -> JsonObject:
@@ -91,9 +91,7 @@ async def test_slow_counting_reports_its_progress(tmp_path: Path) -> None:
         seen.append(progress)
 
     async with demo(tmp_path) as session:
-        result = await session.connection.call(
-            "count_slowly", {"to": 2}, meta={}, progress=note, timeout=10
-        )
+        result = await session.call("count_slowly", {"to": 2}, meta={}, progress=note, timeout=10)
 
     assert result == text("Counted to 2.")
     assert seen == [
@@ -113,9 +111,7 @@ async def test_slow_counting_stops_when_it_is_cancelled(tmp_path: Path) -> None:
     async with demo(tmp_path) as session:
 
         async def count() -> None:
-            await session.connection.call(
-                "count_slowly", {"to": 100}, meta={}, progress=note, timeout=30
-            )
+            await session.call("count_slowly", {"to": 100}, meta={}, progress=note, timeout=30)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(count)
