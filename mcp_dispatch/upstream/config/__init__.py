@@ -1,1 +1,1 @@
-"""Which upstream servers there are: entries, files, selection."""
+"""The configuration of upstream servers: entries, files, selection."""

@@ -1,4 +1,4 @@
-"""One entry under `mcpServers` as it is written, and what can be wrong with it, in words."""
+"""Parses one entry under `mcpServers` and describes what is wrong with it."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, cast
@@ -14,7 +14,7 @@ _UNSUPPORTED_KEYS: Final = frozenset({"oauth", "request_timeout_ms", "bareElicit
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong under `key` of an entry; an empty key means the entry itself."""
+    """A problem of one key of an entry; an empty key means the entry itself."""
 
     key: str
     message: str
@@ -29,7 +29,7 @@ class ToolsEntry(BaseModel):
 
 
 class _Entry(BaseModel):
-    """What any server can have. Strict: a number is not taken for a text."""
+    """Keys of all kinds of servers. Types are strict: a number is not accepted as a text."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -93,7 +93,7 @@ _EXPECTED_ITEMS: Final = {
     "tools.exclude": "a list of tool names",
     "tools.rename": "an object of tool names",
 }
-# Everything else may hold a secret, or sit where one belongs.
+# Values of all other keys may be secrets and are not printed.
 _PRINTABLE_KEYS: Final = frozenset(
     {"type", "sharing", "timeout", "prefix", "alwaysLoad", "maxConcurrency", "lazy", "disabled"}
     | {"connectTimeout", "idleTimeout", "restart"}
@@ -101,7 +101,10 @@ _PRINTABLE_KEYS: Final = frozenset(
 
 
 def parse_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
-    """An entry with an empty address is one that nobody has filled in yet: no server, no fault."""
+    """Return the parsed entry, or its faults.
+
+    An entry with an empty URL is a template that was not filled in: no server and no fault.
+    """
     if not isinstance(entry, dict):
         return (Fault("", f"expected an object, got {describe_type(entry)}"),)
     fault = _find_transport_fault(entry)
@@ -117,7 +120,7 @@ def parse_entry(entry: Json) -> StdioEntry | RemoteEntry | tuple[Fault, ...]:
 
 
 def find_ineffective_keys(entry: JsonObject, parsed: StdioEntry | RemoteEntry) -> tuple[Fault, ...]:
-    """Keys that change nothing, which the person who wrote them should know."""
+    """Return a fault for each key that has no effect."""
     sort = "a stdio" if isinstance(parsed, StdioEntry) else "a remote"
     fields = type(parsed).model_fields.items()
     known = {field.alias or name for name, field in fields}
@@ -135,7 +138,7 @@ def find_ineffective_keys(entry: JsonObject, parsed: StdioEntry | RemoteEntry) -
 
 
 def describe_type(value: Json) -> str:
-    """What sort of value it is, for messages that must not show the value."""
+    """Return the type of a value for messages that must not contain the value."""
     match value:
         case None:
             return "nothing"
@@ -160,10 +163,10 @@ def _find_transport_fault(entry: JsonObject) -> Fault | None:
 
 
 def _to_faults(error: ValidationError) -> tuple[Fault, ...]:
-    """One per wrong key, in the order of the keys."""
+    """Return one fault per wrong key, in the order of the keys."""
     messages: dict[str, str] = {}
     for item in error.errors(include_url=False, include_context=False):
-        # For a key of two possible types the path names each type it tried.
+        # For a key with two possible types the path contains each type that was tried.
         key = ".".join(str(part) for part in item["loc"] if part not in ("bool", "list[str]"))
         value = cast(Json, item["input"])
         got = "nothing" if item["type"] == "missing" else _describe_value(key, value)

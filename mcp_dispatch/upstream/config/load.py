@@ -1,4 +1,4 @@
-"""Which upstream servers to start: `mcpServers` files in Claude Code's form, read and checked."""
+"""Reads `mcpServers` files in the format of Claude Code and builds server configurations."""
 
 import hashlib
 import json
@@ -38,10 +38,10 @@ _VARIABLE_PATTERN: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*)
 
 
 def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The text with its variables filled in, and the names that had neither value nor default.
+    """Return the text with its variables replaced, and the names without value or default.
 
-    Those stay as they were written, as do all other shell forms. A value that itself contains
-    `${…}` is not expanded again.
+    Variables without value stay as written, as do all other shell forms. A value that itself
+    contains `${…}` is not expanded again.
     """
     unset: list[str] = []
 
@@ -58,7 +58,7 @@ def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, tuple[
 
 
 _MIN_TIMEOUT_MS: Final = 1_000
-# What decides which server it is; all other keys say how it is treated.
+# The keys that identify a server; all other keys are options.
 _IDENTITY_KEYS: Final = (
     "type",
     "command",
@@ -75,7 +75,7 @@ _HOST_PATTERN: Final = re.compile(r"[^\s/${}%]+")
 
 @dataclass(frozen=True, slots=True)
 class ServerConfigProblem:
-    """Something in a file that was skipped or taken differently, in words for the person."""
+    """Something in a file that was skipped or changed, described for the operator."""
 
     file: str
     key: str
@@ -87,8 +87,11 @@ class ServerConfigProblem:
 
 @dataclass(frozen=True, slots=True)
 class RawServerEntry:
-    """One entry under `mcpServers` as it is written, and its file. `workspace` is set where the
-    file comes with one: the same words may start something else in another."""
+    """One entry under `mcpServers` as it is written, and its file.
+
+    `workspace` is set if the file belongs to one: the same entry may start another program in
+    another workspace.
+    """
 
     file: Path
     value: Json
@@ -98,10 +101,11 @@ class RawServerEntry:
 def load_servers(
     files: Sequence[Path], environ: Mapping[str, str]
 ) -> tuple[tuple[ServerConfig, ...], tuple[ServerConfigProblem, ...]]:
-    """The servers of all files, in order of first mention; a later file replaces an entry whole.
+    """Return the servers of all files in order of first mention.
 
-    A bad entry is left out and reported, also where it replaces a good one. A file that cannot
-    be read, or does not hold servers, raises `ConfigError`.
+    An entry of a later file replaces an earlier one of the same name as a whole. An invalid entry
+    is left out and reported, even if it replaces a valid one. A file that cannot be read, or that
+    contains no servers, raises `ConfigError`.
     """
     problems: list[ServerConfigProblem] = []
     entries: dict[str, RawServerEntry] = {}
@@ -119,7 +123,7 @@ def read_servers(
     environ: Mapping[str, str],
     defaults: UpstreamSettings | None = None,
 ) -> tuple[tuple[ServerConfig, ...], tuple[ServerConfigProblem, ...]]:
-    """A server for each entry that makes sense, in their order; what does not is reported."""
+    """Return a server for each valid entry, in order, and the problems of the others."""
     problems: list[ServerConfigProblem] = []
     servers: list[ServerConfig] = []
     for name, entry in entries.items():
@@ -131,8 +135,10 @@ def read_servers(
 
 
 def hash_entry(name: str, entry: RawServerEntry) -> str:
-    """A hash of what is started or reached, as it is written: variables are not filled in, so what
-    they hold is not in it."""
+    """Return a hash of the keys that identify the server, without expanding variables.
+
+    The values of variables, which may be secrets, are therefore not part of the hash.
+    """
     written = entry.value if isinstance(entry.value, dict) else {}
     parts: JsonObject = {key: written[key] for key in _IDENTITY_KEYS if key in written}
     place = str(entry.workspace) if entry.workspace else None
@@ -166,31 +172,31 @@ def _to_problem(file: Path, name: str, fault: Fault) -> ServerConfigProblem:
 def _read_server(
     name: str, entry: Json, environ: Mapping[str, str], defaults: UpstreamSettings
 ) -> tuple[ServerConfig | None, list[Fault]]:
-    misnamed = _find_name_fault(name)
-    if misnamed is not None:
-        return None, [misnamed]
-    written = parse_entry(entry)
-    if isinstance(written, tuple):
-        return None, list(written)
-    faults = list(find_ineffective_keys(entry, written)) if isinstance(entry, dict) else []
-    completed = _apply_defaults(written, defaults)
-    reach = _EntryExpander(environ, faults).build_endpoint(completed)
-    if reach is None:
+    name_fault = _find_name_fault(name)
+    if name_fault is not None:
+        return None, [name_fault]
+    parsed = parse_entry(entry)
+    if isinstance(parsed, tuple):
+        return None, list(parsed)
+    faults = list(find_ineffective_keys(entry, parsed)) if isinstance(entry, dict) else []
+    completed = _apply_defaults(parsed, defaults)
+    endpoint = _EntryExpander(environ, faults).build_endpoint(completed)
+    if endpoint is None:
         return None, faults
-    return _build_server(name, reach, completed, defaults.max_message_bytes, faults), faults
+    return _build_server(name, endpoint, completed, defaults.max_message_bytes, faults), faults
 
 
 _ParsedEntry = TypeVar("_ParsedEntry", bound=StdioEntry | RemoteEntry)
 
 
 def _apply_defaults(parsed: _ParsedEntry, defaults: UpstreamSettings) -> _ParsedEntry:
-    """What the entry itself does not say is as `dispatch.upstreams` has it."""
-    unsaid = {
+    """Fill keys that the entry leaves out from `dispatch.upstreams`."""
+    missing = {
         field: getattr(defaults, field)
         for field in defaults.model_fields_set & type(parsed).model_fields.keys()
         if field not in parsed.model_fields_set
     }
-    return parsed.model_copy(update=unsaid)
+    return parsed.model_copy(update=missing)
 
 
 def _find_name_fault(name: str) -> Fault | None:
@@ -236,7 +242,7 @@ def _build_server(
 
 
 class _EntryExpander:
-    """Fills in variables and notes what is odd about the texts of one entry."""
+    """Expands the variables of one entry and records problems of its texts."""
 
     def __init__(self, environ: Mapping[str, str], faults: list[Fault]) -> None:
         self._environ = environ

@@ -1,14 +1,14 @@
-"""One upstream server as it was configured: how it is reached, and how it is to be treated."""
+"""The configuration of one upstream server: its endpoint, its limits and its tools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-# Claude Code's own default: a tool call is not cut short unless someone asks for it.
+# Claude Code's default: a tool call has practically no time limit unless one is configured.
 CALL_SECONDS: Final = 100_000.0
 CONNECT_SECONDS: Final = 30.0
-# As Claude Code has it: how long a server may work on a call without a word about its progress.
+# As in Claude Code: how long a server may execute a call without reporting progress.
 IDLE_SECONDS: Final = 1800.0
 REMOTE_IDLE_SECONDS: Final = 300.0
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
@@ -19,7 +19,7 @@ SharingRule = Literal["exclusive", "server", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class StdioEndpoint:
-    """A program that speaks over its stdin and stdout.
+    """A program that is connected over its stdin and stdout.
 
     Arguments and environment may hold secrets, so `repr` leaves them out.
     """
@@ -32,10 +32,10 @@ class StdioEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class RemoteEndpoint:
-    """A server that is spoken to over HTTP: `http` is streamable HTTP, `sse` its predecessor.
+    """A server that is reached over HTTP: `http` is streamable HTTP, `sse` its predecessor.
 
-    URL and headers may hold secrets, so `repr` leaves them out. `headers_helper` is a line for the
-    shell, out of the user's own configuration.
+    URL and headers may hold secrets, so `repr` leaves them out. `headers_helper` is a shell command
+    from the user's own configuration.
     """
 
     kind: Literal["http", "sse"]
@@ -46,7 +46,7 @@ class RemoteEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ToolSelection:
-    """Which tools of a server are offered, by name or by `*` pattern, and under which name."""
+    """Which tools of a server are offered, by name or `*` pattern, and under which names."""
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class ToolSelection:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Times are in seconds; `max_message` bounds, in bytes, one message of the server."""
+    """Times are in seconds; `max_message` is the maximum size of one message in bytes."""
 
     name: str
     endpoint: StdioEndpoint | RemoteEndpoint
@@ -65,23 +65,23 @@ class ServerConfig:
     max_message: int = MAX_MESSAGE_BYTES
     sharing: SharingRule = "exclusive"
     connection: ConnectionRule = "shared"
-    """One for everybody, or one for each scope, in the protocol era of its client."""
+    """One connection for all clients, or one per scope in the protocol era of its client."""
 
     tools: ToolSelection = field(default_factory=ToolSelection)
     prefix: str | None = None
-    """Stands for the server's name in the names of its tools; empty: they are listed bare."""
+    """Replaces the server's name in the names of its tools; an empty prefix leaves it out."""
 
     always_load: bool | None = None
     max_concurrency: int | None = None
     restart: bool = True
-    """Whether it is started again once it went down, or only when somebody needs it."""
+    """Restart the server when it ends; otherwise only when a call needs it."""
 
     lazy: bool = False
-    """Started with the first call rather than with us, once its tools are known."""
+    """Start the server with the first call instead of at startup, once its tools are cached."""
 
     disabled: bool = False
     file: Path | None = field(default=None, compare=False)
-    """Where the entry stands."""
+    """The file that contains the entry."""
 
     key: str = field(default="", compare=False)
-    """Names what is started or reached, whatever it is called and however it is treated."""
+    """A hash that identifies the server, independent of options that do not change its identity."""

@@ -1,4 +1,4 @@
-"""Which servers run: the entries of all files put in order, whole, and what keeps one from it."""
+"""Selects the servers that run from the entries of all configuration files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PROJECT_FILE = ".mcp.json"
 
 @dataclass(frozen=True, slots=True)
 class ServerFile:
-    """The servers that one `--mcp-config` file names."""
+    """The entries of one `--mcp-config` file."""
 
     file: Path
     entries: JsonObject
@@ -34,22 +34,24 @@ class ServerFile:
 
 @dataclass(frozen=True, slots=True)
 class SelectedServers:
-    """The servers to run, in the order of the configuration, and what is to be said about it."""
+    """The servers to run, in the order of the configuration, and problems to report."""
 
     servers: tuple[ServerConfig, ...] = ()
     problems: tuple[ServerConfigProblem | str, ...] = ()
 
 
 class ServerFiles:
-    """The `--mcp-config` files. One that breaks while the server runs holds as it was."""
+    """The `--mcp-config` files. If one becomes invalid at run time, its last valid state is used."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(Path.cwd() / path.expanduser() for path in paths)
         self._last_good: dict[Path, JsonObject] = {}
 
     def read(self) -> tuple[tuple[ServerFile, ...], tuple[str, ...]]:
-        """What they say, and what is wrong with them. Raises `ConfigError` for a file that never
-        made sense."""
+        """Return the entries of the files, and problems.
+
+        Raises `ConfigError` for a file that was never valid.
+        """
         files: list[ServerFile] = []
         problems: list[str] = []
         for path in self.paths:
@@ -66,9 +68,12 @@ class ServerFiles:
 def select_servers(
     files: Sequence[ServerFile], settings: Settings, root: Path | None, environ: Mapping[str, str]
 ) -> SelectedServers:
-    """An entry of a higher file replaces one of the same name whole: managed files first, then
-    `--mcp-config` (the later one counts more), then the other layers. The order is that in which
-    the names come up, so that what counts more also comes first."""
+    """Merge the entries of all sources and return the servers that may run.
+
+    An entry of a source with higher precedence replaces one of the same name as a whole: managed
+    files first, then `--mcp-config` (later files first), then the other layers. Servers are in the
+    order in which their names first occur.
+    """
     problems: list[ServerConfigProblem] = []
     entries: dict[str, RawServerEntry] = {}
     for source in _iter_sources(files, settings, root):
@@ -97,14 +102,14 @@ _SourceEntries = Iterator[tuple[str, RawServerEntry, bool]]
 def _iter_sources(
     files: Sequence[ServerFile], settings: Settings, root: Path | None
 ) -> Iterator[_SourceEntries]:
-    """Each entry, and whether it replaces what came before it."""
+    """Yield the entries of each source, and whether an entry replaces an earlier one."""
     managed = [each for each in settings.servers.sections if each.layer is LayerKind.MANAGED]
     others = [each for each in settings.servers.sections if each.layer is not LayerKind.MANAGED]
-    theirs = {name for each in managed for name in each.value}
+    managed_names = {name for each in managed for name in each.value}
     yield from (_iter_layer(each, root) for each in managed)
     for each in files:
         yield (
-            (name, RawServerEntry(each.file, value), name not in theirs)
+            (name, RawServerEntry(each.file, value), name not in managed_names)
             for name, value in each.entries.items()
         )
     yield from (_iter_layer(each, root) for each in others)
@@ -122,23 +127,23 @@ def _find_block_reason(
     name: str, entry: RawServerEntry, restrictions: Restrictions, environ: Mapping[str, str]
 ) -> str | None:
     written = _EndpointText.from_entry(entry.value, {})
-    meant = _EndpointText.from_entry(entry.value, environ)
+    expanded = _EndpointText.from_entry(entry.value, environ)
     if entry.file.name == PROJECT_FILE and name in restrictions.disabled:
         return "disabledMcpjsonServers names it; it is not started"
     if any(
         _matches_server(match, name, reach)
         for match in restrictions.denied
-        for reach in (written, meant)
+        for reach in (written, expanded)
     ):
         return "deniedMcpServers names it; it is not started"
-    if restrictions.allowed is not None and not _is_allowed(restrictions.allowed, name, meant):
+    if restrictions.allowed is not None and not _is_allowed(restrictions.allowed, name, expanded):
         return "allowedMcpServers does not name it; it is not started"
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _EndpointText:
-    """Command with arguments, or address, with the variables of `environ` filled in."""
+    """Command with arguments, or URL, with variables expanded from `environ`."""
 
     command: list[str] | None
     url: str | None
@@ -156,8 +161,11 @@ class _EndpointText:
 
 
 def _is_allowed(allowed: Sequence[ServerMatch], name: str, endpoint: _EndpointText) -> bool:
-    """Where commands (or addresses) are listed at all, a server of that kind has to be among them:
-    anybody can give a server an allowed name."""
+    """Return whether a server is allowed by command or URL, or else by name.
+
+    If any command (or URL) is listed, a server of that kind must match one: a name alone is no
+    protection, because any server can have an allowed name.
+    """
     if endpoint.command is not None and any(match.server_command for match in allowed):
         return any(match.server_command == endpoint.command for match in allowed)
     if endpoint.url is not None and any(match.server_url for match in allowed):

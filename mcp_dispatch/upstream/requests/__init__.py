@@ -1,1 +1,1 @@
-"""One request to a server, and what the server asks meanwhile."""
+"""Requests to a server, and the requests that the server sends meanwhile."""

@@ -1,4 +1,4 @@
-"""What carries messages to and from a server, whichever way it is reached."""
+"""The interface of all transports."""
 
 from typing import Protocol
 
@@ -11,16 +11,16 @@ from mcp_dispatch.wire.sdk_streams import SessionReader, SessionWriter
 
 
 class Transport(Protocol):
-    """One life of the way to a server. `over` is set once the server can no longer be reached."""
+    """Carries messages to and from a server; `closed` is set when it can no longer be reached."""
 
     @property
     def has_headers(self) -> bool:
-        """Whether a request has headers beside its body, as in HTTP."""
+        """Whether a request has headers besides its body, as in HTTP."""
         ...
 
     @property
     def renewals(self) -> int:
-        """How many sessions were begun in place of one that the server had forgotten."""
+        """How many sessions have replaced one that the server had lost."""
         ...
 
     @property
@@ -35,17 +35,17 @@ class Transport(Protocol):
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Carries messages until cancelled; goes on beside whoever reads and writes."""
+        """Carry messages until cancelled, while other tasks use `reader` and `writer`."""
         ...
 
     def set_protocol_version(self, version: str) -> None:
-        """Told of the protocol version once both sides have settled on one."""
+        """Set the negotiated protocol version."""
         ...
 
     def pop_error(self, id: RequestId) -> UpstreamError | None:
-        """Why this request got no answer, where that is no matter of the whole connection."""
+        """Return why this request got no answer, unless the whole connection failed."""
         ...
 
     async def wait_for_end_reason(self, timeout: float) -> str:
-        """How it ended, as a clause about the server; asked once `over` is set."""
+        """Return how the transport ended, as a clause about the server; called after `closed`."""
         ...

@@ -1,4 +1,4 @@
-"""Which headers a server is sent: those of its entry, over them those that its helper gives."""
+"""The headers of requests to a server: those of its entry, overridden by its helper."""
 
 import re
 import sys
@@ -23,10 +23,12 @@ _TERMINATE_SECONDS: Final = 1.0
 
 
 class HeadersHelperFailed(Exception):
-    """The message is a clause about the helper, without anything that it printed."""
+    """The message is a clause about the helper; it never contains the helper's output."""
 
 
 class HeadersHelper:
+    """A shell command that prints headers as a JSON object."""
+
     def __init__(
         self,
         command: str,
@@ -51,7 +53,7 @@ class HeadersHelper:
         self._timeout = timeout
 
     async def fetch_headers(self) -> dict[str, str]:
-        """Raises `HelperFailed`."""
+        """Run the helper and return the headers it printed. Raises `HeadersHelperFailed`."""
         try:
             child = await self._children.spawn(
                 self._argv,
@@ -101,7 +103,7 @@ def _parse_headers(printed: bytes) -> dict[str, str]:
 
 _NAME_PATTERN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE_PATTERN: Final = re.compile(r"[\t\x20-\x7e]*")
-# They are the transport's: to set them otherwise would only break it.
+# Set by the transport; other values would break it.
 _RESERVED_NAMES: Final = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "host"}
     | {"last-event-id", "transfer-encoding"}
@@ -110,7 +112,7 @@ _RESERVED_NAMES: Final = frozenset(
 
 
 def find_header_problem(name: str, value: str) -> str | None:
-    """What is wrong with a header, without its value, which may be a secret."""
+    """Return what is wrong with a header, without its value, which may be a secret."""
     if not _NAME_PATTERN.fullmatch(name):
         return "is not a name that a header can have"
     if name.lower() in _RESERVED_NAMES or name.lower().startswith("mcp-param-"):
@@ -121,7 +123,7 @@ def find_header_problem(name: str, value: str) -> str | None:
 
 
 class HeaderSource:
-    """The helper runs before the first request, and again on `renew`."""
+    """The helper runs before the first request, and again on `refresh`."""
 
     def __init__(self, static: Mapping[str, str], helper: HeadersHelper | None) -> None:
         self._static = dict(static)
@@ -130,7 +132,7 @@ class HeaderSource:
         self._lock = anyio.Lock()
 
     async def load(self) -> Mapping[str, str]:
-        """Raises `NotTaken` where the helper gives none."""
+        """Return the current headers. Raises `RequestNotExecuted` if the helper fails."""
         if self._headers is None:
             async with self._lock:
                 if self._headers is None:
@@ -138,7 +140,7 @@ class HeaderSource:
         return self._headers
 
     async def refresh(self, stale: Mapping[str, str]) -> bool:
-        """Whether there are others now than those that were turned down."""
+        """Run the helper again after a refusal; return whether the headers have changed."""
         if self._helper is None:
             return False
         async with self._lock:
@@ -149,13 +151,15 @@ class HeaderSource:
     async def _run_helper(self) -> dict[str, str]:
         assert self._helper is not None
         try:
-            given = await self._helper.fetch_headers()
-            _check_headers(given)
+            helper_headers = await self._helper.fetch_headers()
+            _check_headers(helper_headers)
         except HeadersHelperFailed as error:
             raise RequestNotExecuted(f"has a headersHelper that {error}") from error
-        named = {name.lower() for name in given}
-        kept = {name: value for name, value in self._static.items() if name.lower() not in named}
-        return {**kept, **given}
+        overridden = {name.lower() for name in helper_headers}
+        kept = {
+            name: value for name, value in self._static.items() if name.lower() not in overridden
+        }
+        return {**kept, **helper_headers}
 
 
 def _check_headers(headers: Mapping[str, Json]) -> None:

@@ -1,4 +1,4 @@
-"""Streamable HTTP, both eras: each request is a POST of its own, and fails alone."""
+"""Streamable HTTP in both protocol eras: each request is one POST and fails independently."""
 
 import logging
 from collections.abc import Mapping
@@ -45,16 +45,18 @@ _TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 
 
 class StreamOwner(Protocol):
-    """What the listener may tell the transport it belongs to."""
+    """The transport that a stream listener belongs to."""
 
     def report_problem(self, problem: str) -> None: ...
 
     async def renew_session(self, stale: str) -> None:
-        """Raises `NotTaken` and `RequestLost`."""
+        """Start a session in place of `stale`. Raises `RequestNotExecuted`, `RequestLost`."""
         ...
 
 
 class StreamListener:
+    """Reads messages that belong to no request from the server's GET stream."""
+
     def __init__(
         self,
         client: HttpClient,
@@ -72,51 +74,51 @@ class StreamListener:
         self._owner = owner
 
     async def run(self) -> None:
-        """Until cancelled, or until the server says that it has no such stream."""
-        mark, failures = StreamPosition(), 0
+        """Listen until cancelled, or until the server declares that it has no such stream."""
+        position, failures = StreamPosition(), 0
         while True:
-            before = mark.events_read
+            before = position.events_read
             try:
-                if not await self._listen(mark):
+                if not await self._listen(position):
                     return
             except ServerUnreachable as error:
                 self._owner.report_problem(str(error))
             except (RequestNotExecuted, RequestLost):
                 pass
-            failures = 0 if mark.events_read > before else failures + 1
-            await self._pause(min(mark.retry * 2 ** min(failures, 10), _MAX_WAIT_SECONDS))
+            failures = 0 if position.events_read > before else failures + 1
+            await self._pause(min(position.retry * 2 ** min(failures, 10), _MAX_WAIT_SECONDS))
 
     async def _listen(self, position: StreamPosition) -> bool:
-        """Whether it is worth another try, once this stream has ended."""
+        """Read one stream to its end; return whether another attempt makes sense."""
         headers = {**self._session.build_headers(), "Accept": EVENT_STREAM}
         if position.id is not None:
             headers["Last-Event-ID"] = position.id
-        async with self._client.stream("GET", headers) as answer:
+        async with self._client.stream("GET", headers) as response:
             session = headers.get(SESSION_HEADER)
-            if answer.status == 404 and session is not None:
-                forgotten = session
-            elif not answer.is_success:
-                return answer.status >= 500 or answer.status in _TRANSIENT_STATUSES
-            elif answer.media_type != EVENT_STREAM:
+            if response.status == 404 and session is not None:
+                lost = session
+            elif not response.is_success:
+                return response.status >= 500 or response.status in _TRANSIENT_STATUSES
+            elif response.media_type != EVENT_STREAM:
                 return False
             else:
-                async for event in parse_events(answer.chunks, self._limit):
+                async for event in parse_events(response.chunks, self._limit):
                     position.record_event(event)
                     if event.kind == "message" and event.data:
                         for message in self._inbox.parse_messages(event.data, answers=False):
                             await self._inbox.put(message)
                 return True
         position.id = None
-        await self._owner.renew_session(forgotten)
+        await self._owner.renew_session(lost)
         return True
 
 
 logger = logging.getLogger(__name__)
 
-# Seconds: for a message that has no answer to wait for; for taking leave.
+# Seconds for sending a message without answer, and for ending the session.
 _DELIVERY_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 2.0
-# Each of them holds a connection open.
+# Messages being sent; each of them occupies a connection.
 _MAX_UNSENT: Final = 100
 _LIST_CHANGED_METHODS: Final = tuple(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
@@ -130,16 +132,21 @@ class _ActivePost:
 
 
 class StreamableHttpTransport:
-    """Over once nobody listens at the address any more and no request is still being answered."""
+    """Closed when the server is unreachable and no request is still being answered."""
 
     _tasks: TaskGroup
 
     def __init__(
-        self, client: HttpClient, on_noise: OnInvalidLine, *, limit: int, pause: Pause = anyio.sleep
+        self,
+        client: HttpClient,
+        on_invalid_line: OnInvalidLine,
+        *,
+        limit: int,
+        pause: Pause = anyio.sleep,
     ) -> None:
         self._client = client
         self._session = HttpSession()
-        self._inbox = Inbox(on_noise)
+        self._inbox = Inbox(on_invalid_line)
         self._outbox = Outbox(self._handle_outgoing)
         self._sender = HttpRequestSender(client, self._session, self._inbox, limit, pause)
         self._listener = StreamListener(client, self._session, self._inbox, limit, pause, self)
@@ -189,7 +196,7 @@ class StreamableHttpTransport:
     async def wait_for_end_reason(self, timeout: float) -> str:
         return self._fault or "closed the connection"
 
-    # -- what is written
+    # -- outgoing messages
 
     async def _handle_outgoing(self, item: SessionMessage) -> None:
         message = from_session_message(item)
@@ -206,7 +213,7 @@ class StreamableHttpTransport:
                 self._tasks.start_soon(self._listener.run)
 
     def _start_request(self, request: HttpRequest) -> None:
-        # Known before it runs: the next message may already be the one that cancels it.
+        # Registered before it runs: the next message may already cancel it.
         post = _ActivePost(read_request_version(request.message) is not None)
         self._posts[request.id] = post
         self._tasks.start_soon(self._run_request, request, post)
@@ -219,7 +226,7 @@ class StreamableHttpTransport:
                 self._fault = None
             except UpstreamError as error:
                 loss = error
-            except Exception as error:  # the boundary: one request's trouble is no other's
+            except Exception as error:  # the boundary: requests fail independently
                 logger.exception("a request to an upstream failed")
                 loss = RequestLost(f"could not be understood ({type(error).__name__})")
         del self._posts[request.id]
@@ -245,7 +252,7 @@ class StreamableHttpTransport:
                 raise RequestNotExecuted("forgets every session at once") from again
 
     async def _cancel_request(self, message: JsonObject, body: bytes) -> None:
-        """In the era without sessions the end of the stream says it all."""
+        """Cancel a POST. In the modern era, closing the stream is the cancellation."""
         params = message.get("params")
         id = parse_request_id(params.get("requestId")) if isinstance(params, dict) else None
         post = None if id is None else self._posts.get(id)
@@ -257,7 +264,7 @@ class StreamableHttpTransport:
                 post.scope.cancel()
 
     async def _send_message(self, message: JsonObject, body: bytes) -> None:
-        """A message without an answer. That it did not arrive shows in what comes after it."""
+        """Send a message without answer. A failure shows in the requests that follow."""
         if self._unsent >= _MAX_UNSENT:
             self._fault = "keeps asking and does not take the answers"
             self._closed.set()
@@ -275,7 +282,7 @@ class StreamableHttpTransport:
         finally:
             self._unsent -= 1
 
-    # -- what becomes of the connection
+    # -- state of the connection
 
     def report_problem(self, problem: str) -> None:
         self._fault = problem
@@ -286,26 +293,26 @@ class StreamableHttpTransport:
             self._closed.set()
 
     async def renew_session(self, stale: str) -> None:
-        """Begins another session, in place of one that the server has forgotten."""
+        """Start another session in place of one that the server has lost."""
         async with self._renew_lock:
-            greeting = self._session.initialize_request
-            if self._session.id != stale or greeting is None:
+            initialize = self._session.initialize_request
+            if self._session.id != stale or initialize is None:
                 return
             self._renewals += 1
             id = f"renewal-{self._renewals}"
-            again: JsonObject = {**greeting, "id": id}
+            request: JsonObject = {**initialize, "id": id}
             answers: list[JsonObject] = []
 
             async def collect(message: JsonObject) -> None:
                 answers.append(message)
 
-            await self._sender.send(HttpRequest(id, again, encode(again), {}), collect)
+            await self._sender.send(HttpRequest(id, request, encode(request), {}), collect)
             if answers[-1].get("error") is not None:
                 self._session.id = stale
                 raise RequestNotExecuted("forgot the session and refuses to begin another")
             initialized: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
             await self._send_message(initialized, encode(initialized))
-        # It may be another server by now.
+        # The server may have been replaced, so all lists are read again.
         for method in _LIST_CHANGED_METHODS:
             await self._inbox.put({"jsonrpc": "2.0", "method": method})
 

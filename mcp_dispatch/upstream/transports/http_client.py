@@ -1,4 +1,4 @@
-"""Requests to one server over HTTP: its headers, its redirects, and what went wrong in words."""
+"""HTTP requests to one server: headers, redirects, and errors worded for the model."""
 
 import logging
 import ssl
@@ -19,7 +19,7 @@ from mcp_dispatch.wire.gunzip import ACCEPT_ENCODING
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-# Those that keep the method: a POST that becomes a GET is another request.
+# Redirects that keep the method: a POST that becomes a GET is another request.
 _METHOD_PRESERVING: Final = frozenset({307, 308})
 _MAX_REDIRECTS: Final = 3
 _UNAUTHORIZED: Final = frozenset({401, 403})
@@ -38,7 +38,7 @@ _WRITE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The head of an answer; the body comes in `chunks`, which raise `RequestLost`."""
+    """The head of a response; iterating over `chunks` reads the body and raises `RequestLost`."""
 
     status: int
     headers: Mapping[str, str]
@@ -54,11 +54,11 @@ class HttpResponse:
 
 
 class HttpClient:
-    """One pool of connections, to one origin; left, nothing of it is open."""
+    """A pool of connections to one origin; `aclose` closes all of them."""
 
     def __init__(self, url: str, headers: HeaderSource, connect_timeout: float) -> None:
-        """Raises `NotTaken` where there can be no request to that URL."""
-        # It would write down whole URLs, which may hold secrets.
+        """Raises `RequestNotExecuted` if the URL is invalid."""
+        # They would log whole URLs, which may hold secrets.
         for name in ("httpx2", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         try:
@@ -84,7 +84,7 @@ class HttpClient:
             await self._http.aclose()
 
     def resolve_url(self, location: str) -> httpx2.URL:
-        """A URL that the server named. Raises `NotTaken` where it leads to another origin."""
+        """Resolve a URL that the server sent. Raises `RequestNotExecuted` for another origin."""
         try:
             target = self.url.join(location)
         except (httpx2.InvalidURL, ValueError) as error:
@@ -105,9 +105,9 @@ class HttpClient:
         *,
         url: httpx2.URL | None = None,
     ) -> AsyncGenerator[HttpResponse, None]:
-        """Raises `NotTaken` and `RequestLost`.
+        """Send a request and yield its response. Raises `RequestNotExecuted`, `RequestLost`.
 
-        A request that was refused for its credentials is sent once more, if there are new ones.
+        A request that is refused for its credentials is sent once more if the helper returns others.
         """
         target = url or self.url
         own = await self._headers.load()
@@ -164,17 +164,17 @@ class HttpClient:
 
 
 def _create_tls_context(url: httpx2.URL) -> ssl.SSLContext | bool:
-    """To read everybody's certificates takes a while: only where there is one to be checked."""
+    """Load the certificates, which takes a while, only for a URL that needs them."""
     return True if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def format_origin(url: httpx2.URL) -> str:
-    """No more than this is ever shown of a URL: its path, too, may be a secret."""
+    """Return the origin, the only part of a URL that is ever shown: the path may be a secret."""
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
 
 
 def to_status_error(status: int) -> RequestNotExecuted | RequestLost:
-    """What an answer without a message of the protocol means for its request."""
+    """Return the error for a response that contains no JSON-RPC message."""
     try:
         words = f"answered HTTP {status} ({HTTPStatus(status).phrase})"
     except ValueError:
@@ -183,7 +183,7 @@ def to_status_error(status: int) -> RequestNotExecuted | RequestLost:
         return RequestNotExecuted(
             f'{words}: it wants other credentials; give them in "headers" or "headersHelper"'
         )
-    # Whatever is below 500 was turned away; a gateway's error says nothing about the server.
+    # A 4xx response means that the request was refused; a 5xx of a gateway leaves that open.
     return (
         RequestNotExecuted(words) if 400 <= status < 500 and status != 408 else RequestLost(words)
     )

@@ -1,4 +1,4 @@
-"""One request over streamable HTTP: sent once, its answer read to the end, taken up again if cut."""
+"""Sends one request over streamable HTTP and reads its answer, resuming a stream that was cut."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as it goes out: its id, itself, its bytes, and headers that only it has."""
+    """A request with its id, its encoded body and its own headers."""
 
     id: RequestId
     message: JsonObject
@@ -42,6 +42,8 @@ class HttpRequest:
 
 
 class HttpRequestSender:
+    """Sends requests of one session. A request is sent once; only its answer is resumed."""
+
     def __init__(
         self, client: HttpClient, session: HttpSession, inbox: Inbox, limit: int, pause: Pause
     ) -> None:
@@ -52,34 +54,37 @@ class HttpRequestSender:
         self._pause = pause
 
     async def send(self, request: HttpRequest, handle: HandleMessage) -> None:
-        """Hands over all that comes, the answer last. Raises `NotTaken` and `RequestLost`."""
-        mark = StreamPosition()
+        """Pass all messages to `handle`, the answer last.
+
+        Raises `RequestNotExecuted` and `RequestLost`.
+        """
+        position = StreamPosition()
         try:
-            answered = await self._post(request, mark, handle)
+            answered = await self._post(request, position, handle)
         except RequestLost:
-            if mark.id is None:
+            if position.id is None:
                 raise
             answered = False
         if not answered:
-            await self._resume(request.id, mark, handle)
+            await self._resume(request.id, position, handle)
 
     async def _post(
         self, request: HttpRequest, position: StreamPosition, handle: HandleMessage
     ) -> bool:
         own = self._session.build_headers(request.message)
         headers = {"Accept": ACCEPT_BOTH, "Content-Type": JSON, **request.headers, **own}
-        async with self._client.stream("POST", headers, request.body) as answer:
-            if not answer.is_success:
-                await self._handle_refusal(request, answer, own.get(SESSION_HEADER), handle)
+        async with self._client.stream("POST", headers, request.body) as response:
+            if not response.is_success:
+                await self._handle_refusal(request, response, own.get(SESSION_HEADER), handle)
                 return True
             if request.message.get("method") == "initialize":
-                self._session.begin(request.message, answer.headers)
-            return await self._read_response(request.id, answer, position, handle)
+                self._session.begin(request.message, response.headers)
+            return await self._read_response(request.id, response, position, handle)
 
     async def _read_response(
         self, id: RequestId, response: HttpResponse, position: StreamPosition, handle: HandleMessage
     ) -> bool:
-        """Whether the answer was there."""
+        """Return whether the answer was read."""
         match response.media_type:
             case "application/json":
                 text = await read_body(response.chunks, self._limit)
@@ -87,8 +92,8 @@ class HttpRequestSender:
             case "text/event-stream":
                 async for event in parse_events(response.chunks, self._limit):
                     position.record_event(event)
-                    said = event.kind == "message" and event.data
-                    if said and await self._forward_messages(event.data, id, handle):
+                    has_message = event.kind == "message" and event.data
+                    if has_message and await self._forward_messages(event.data, id, handle):
                         return True
                 return False
             case "" if response.status in (202, 204):
@@ -106,7 +111,7 @@ class HttpRequestSender:
         return answered
 
     async def _resume(self, id: RequestId, position: StreamPosition, handle: HandleMessage) -> None:
-        """Asks for the rest of an answer that was cut short. The request is not made again."""
+        """Request the rest of an answer that was cut off. The request is not sent again."""
         failures = 0
         while position.id is not None and failures < _MAX_RESUMES:
             await self._pause(position.retry)
@@ -127,11 +132,11 @@ class HttpRequestSender:
             "Accept": EVENT_STREAM,
             "Last-Event-ID": position.id or "",
         }
-        async with self._client.stream("GET", headers) as answer:
-            if not answer.is_success or answer.media_type != EVENT_STREAM:
-                position.id = None  # it will not be otherwise the next time
+        async with self._client.stream("GET", headers) as response:
+            if not response.is_success or response.media_type != EVENT_STREAM:
+                position.id = None  # the stream cannot be resumed
                 return False
-            return await self._read_response(id, answer, position, handle)
+            return await self._read_response(id, response, position, handle)
 
     async def _handle_refusal(
         self,
@@ -140,7 +145,7 @@ class HttpRequestSender:
         session: str | None,
         handle: HandleMessage,
     ) -> None:
-        """An error of the protocol is the answer; anything else is raised."""
+        """Pass a JSON-RPC error on as the answer; raise any other refusal."""
         error = await _read_error(response)
         if session is not None and _is_session_forgotten(response.status, error, request.id):
             raise SessionForgotten(session)
@@ -166,7 +171,7 @@ async def _read_error(response: HttpResponse) -> JsonObject | None:
 
 
 def _is_session_forgotten(status: int, error: JsonObject | None, id: RequestId) -> bool:
-    """404 by the book; 400 in the way of some servers, whose error then names no request."""
+    """404 as the specification requires; some servers send 400 with an error without id."""
     if error is not None and error.get("id") == id:
         return False
     if status == 404:

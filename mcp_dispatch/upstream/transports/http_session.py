@@ -1,4 +1,4 @@
-"""The session of the handshake era: what the server calls it, and how to begin another."""
+"""The HTTP session of the handshake era, and the headers of both eras."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 
 
 def read_request_version(message: JsonObject) -> str | None:
-    """The version that a request of the era without a handshake carries with it."""
+    """Return the protocol version in the `_meta` of a modern request."""
     version = _as_object(_as_object(message.get("params")).get("_meta")).get(VERSION_KEY)
     return version if isinstance(version, str) else None
 
@@ -44,7 +44,7 @@ _SESSION_ID_PATTERN: Final = re.compile(r"[!-~]{1,4096}")
 
 
 class SessionForgotten(RequestNotExecuted):
-    """The server does not know the session, and has therefore not looked at the request."""
+    """The server does not know the session, and has therefore not executed the request."""
 
     def __init__(self, id: str) -> None:
         super().__init__("forgot the session")
@@ -52,7 +52,7 @@ class SessionForgotten(RequestNotExecuted):
 
 
 class HttpSession:
-    """Stays empty with servers that have no sessions, and in the era that has none."""
+    """The current session; `id` is None for servers and protocol versions without sessions."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -60,7 +60,7 @@ class HttpSession:
         self.initialize_request: JsonObject | None = None
 
     def build_headers(self, message: JsonObject | None = None) -> dict[str, str]:
-        """For a request, or for a stream that is no request."""
+        """Return the headers for a request, or for a stream if `message` is None."""
         if message is not None and message.get("method") == "initialize":
             return {}
         modern = None if message is None else read_request_version(message)
@@ -70,7 +70,7 @@ class HttpSession:
         return headers if self.id is None else {**headers, SESSION_HEADER: self.id}
 
     def begin(self, initialize_request: JsonObject, response_headers: Mapping[str, str]) -> None:
-        """The server has answered `initialize`."""
-        given = response_headers.get(SESSION_HEADER, "")
+        """Record the session from the server's response to `initialize`."""
+        session_id = response_headers.get(SESSION_HEADER, "")
         self.initialize_request = initialize_request
-        self.id = given if _SESSION_ID_PATTERN.fullmatch(given) else None
+        self.id = session_id if _SESSION_ID_PATTERN.fullmatch(session_id) else None

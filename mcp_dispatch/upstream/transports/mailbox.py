@@ -1,4 +1,4 @@
-"""What a server sent over HTTP, whichever answer it came in, as the one stream that the SDK reads."""
+"""Combines the messages of all HTTP responses into the one stream that the SDK reads."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,16 +15,16 @@ from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionW
 
 _MAX_QUEUED: Final = 16
 _SAMPLE_BYTES: Final = 200
-# The SDK needs a code for what is told it in place of an answer; who asked looks at the loss.
+# The code of the error that wakes a request without answer; the connection replaces the error.
 _LOST_CODE: Final = -32000
 
 
 class Inbox(SessionReader):
-    """A message that is none is reported and skipped. Whoever puts waits for the reader."""
+    """A bounded queue of messages: `put` waits for the reader. Invalid messages are skipped."""
 
-    def __init__(self, on_noise: OnInvalidLine) -> None:
+    def __init__(self, on_invalid_line: OnInvalidLine) -> None:
         super().__init__()
-        self._on_noise = on_noise
+        self._on_invalid_line = on_invalid_line
         self._queue: deque[SessionMessage] = deque()
         self._filled = anyio.Event()
         self._emptied = anyio.Event()
@@ -44,38 +44,38 @@ class Inbox(SessionReader):
         self._emptied.set()
 
     async def put(self, message: JsonObject, related_id: RequestId | None = None) -> None:
-        """`about` is the request of ours in whose answer the message came."""
+        """Add a message; `related_id` is the id of our request whose response contained it."""
         await self._put(
             to_session_message(message, ServerMessageMetadata(related_request_id=related_id))
         )
 
     async def put_lost_error(self, id: RequestId) -> None:
-        """Wakes whoever waits for the answer to this request."""
+        """Wake the task that waits for the answer to this request."""
         await self._put(to_session_message(build_error_message(id, _LOST_CODE, "no answer")))
 
     def parse_messages(
         self, text: bytes, related_id: RequestId | None = None, *, answers: bool = True
     ) -> Iterator[JsonObject]:
-        """Those of one body or event.
+        """Yield the messages of one body or event.
 
-        With `about`, an answer to any other request is none here; without `answers`, every one is.
-        A batch, which one version allowed, is taken apart. A broken answer becomes an error; an
-        error that names no request is one to `about`.
+        With `related_id`, answers to other requests are invalid; without `answers`, all answers
+        are. A batch, which one protocol version allowed, is split. A malformed answer becomes an
+        error; an error without id is an answer to `related_id`.
         """
         try:
             value = decode(text)
         except Undecodable:
-            self._on_noise("undecodable", text[:_SAMPLE_BYTES])
+            self._on_invalid_line("undecodable", text[:_SAMPLE_BYTES])
             return
         for each in value if isinstance(value, list) else [value]:
             message = _parse_message(each, related_id, answers)
             if message is None:
-                self._on_noise("envelope", text[:_SAMPLE_BYTES])
+                self._on_invalid_line("envelope", text[:_SAMPLE_BYTES])
             else:
                 yield message
 
     async def _put(self, message: SessionMessage) -> None:
-        """What comes when nobody reads any more is dropped: the connection is being left."""
+        """Add a message, or drop it if the reader is closed."""
         while len(self._queue) >= _MAX_QUEUED and not self._closed:
             self._emptied = anyio.Event()
             await self._emptied.wait()
@@ -85,7 +85,7 @@ class Inbox(SessionReader):
 
 
 class Outbox(SessionWriter):
-    """Hands each message over, one by one or side by side as the transport likes."""
+    """Passes each outgoing message to the transport."""
 
     def __init__(self, deliver: Callable[[SessionMessage], Awaitable[None]]) -> None:
         super().__init__()

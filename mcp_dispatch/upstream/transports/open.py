@@ -1,4 +1,4 @@
-"""Opens the way to a server, whichever kind it is, and closes it for good."""
+"""Opens the transport to a server and closes it at the end."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from mcp_dispatch.wire.sdk_streams import OnInvalidLine
 
 @dataclass(frozen=True, slots=True)
 class LaunchContext:
-    """Where servers run: whose children they are, what they may see, where their logs go."""
+    """Where servers run: their process group, log folder, environment and directory."""
 
     children: ProcessGroup
     logs: Path
@@ -25,24 +25,24 @@ class LaunchContext:
 
 @asynccontextmanager
 async def open_transport(
-    config: ServerConfig, context: LaunchContext, log: StderrLog, on_noise: OnInvalidLine
+    config: ServerConfig, context: LaunchContext, log: StderrLog, on_invalid_line: OnInvalidLine
 ) -> AsyncGenerator[Transport, None]:
-    """Nothing of it outlives the block. Raises `CannotStart`, `NotTaken`, `OSError`."""
+    """Open a transport for the duration of the block.
+
+    Raises `ProcessStartError`, `RequestNotExecuted`, `OSError`.
+    """
     match config.endpoint:
-        case StdioEndpoint() as launch:
+        case StdioEndpoint() as endpoint:
             async with run_server_process(
-                launch, context.children, log, context.environ, context.cwd
+                endpoint, context.children, log, context.environ, context.cwd
             ) as process:
-                yield StdioTransport(process, on_noise, line_limit=config.max_message)
-        case RemoteEndpoint() as address:
-            # Who has no such server need not wait for what only they use.
+                yield StdioTransport(process, on_invalid_line, line_limit=config.max_message)
+        case RemoteEndpoint() as endpoint:
+            # Imported only for remote servers: the HTTP client takes time to import.
             from mcp_dispatch.upstream.transports.open_http import open_remote_transport
 
             with log:
                 async with open_remote_transport(
-                    address,
-                    *(config.name, context.children, context.environ, context.cwd, on_noise),
-                    connect_timeout=config.connect_timeout,
-                    max_message_bytes=config.max_message,
+                    endpoint, config, context, on_invalid_line
                 ) as transport:
                     yield transport

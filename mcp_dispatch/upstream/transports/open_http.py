@@ -1,15 +1,17 @@
-"""Opens the way to a server at an address, and leaves no connection behind."""
+"""Opens the transport of a server that is reached over HTTP.
 
-from collections.abc import AsyncGenerator, Mapping
+A module of its own, because importing the HTTP client takes time that stdio servers do not need.
+"""
+
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from mcp_dispatch.processes.children import ProcessGroup
-from mcp_dispatch.upstream.config.model import RemoteEndpoint
+from mcp_dispatch.upstream.config.model import RemoteEndpoint, ServerConfig
 from mcp_dispatch.upstream.transports.base import Transport
 from mcp_dispatch.upstream.transports.headers import HeadersHelper, HeaderSource
 from mcp_dispatch.upstream.transports.http import StreamableHttpTransport
 from mcp_dispatch.upstream.transports.http_client import HttpClient
+from mcp_dispatch.upstream.transports.open import LaunchContext
 from mcp_dispatch.upstream.transports.sse import SseTransport
 from mcp_dispatch.wire.sdk_streams import OnInvalidLine
 
@@ -17,24 +19,25 @@ from mcp_dispatch.wire.sdk_streams import OnInvalidLine
 @asynccontextmanager
 async def open_remote_transport(
     endpoint: RemoteEndpoint,
-    name: str,
-    children: ProcessGroup,
-    environ: Mapping[str, str],
-    cwd: Path,
-    on_noise: OnInvalidLine,
-    *,
-    connect_timeout: float,
-    max_message_bytes: int,
+    config: ServerConfig,
+    context: LaunchContext,
+    on_invalid_line: OnInvalidLine,
 ) -> AsyncGenerator[Transport, None]:
-    """`connect` bounds, in seconds, how long one connection may take to come about; `limit`, in
-    bytes, one message of the server. Raises `NotTaken`."""
-    line = endpoint.headers_helper
-    helper = HeadersHelper(line, name, endpoint.url, children, environ, cwd) if line else None
-    client = HttpClient(endpoint.url, HeaderSource(endpoint.headers, helper), connect_timeout)
+    """Open a transport and close all its connections at the end. Raises `RequestNotExecuted`."""
+    helper = None
+    if endpoint.headers_helper:
+        helper = HeadersHelper(
+            endpoint.headers_helper,
+            config.name,
+            endpoint.url,
+            context.children,
+            context.environ,
+            context.cwd,
+        )
+    headers = HeaderSource(endpoint.headers, helper)
+    client = HttpClient(endpoint.url, headers, config.connect_timeout)
+    transport = SseTransport if endpoint.kind == "sse" else StreamableHttpTransport
     try:
-        if endpoint.kind == "sse":
-            yield SseTransport(client, on_noise, limit=max_message_bytes)
-        else:
-            yield StreamableHttpTransport(client, on_noise, limit=max_message_bytes)
+        yield transport(client, on_invalid_line, limit=config.max_message)
     finally:
         await client.aclose()

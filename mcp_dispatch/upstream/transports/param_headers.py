@@ -1,4 +1,4 @@
-"""Arguments that 2026-07-28 wants repeated in headers, for whoever routes HTTP without reading bodies."""
+"""Arguments that 2026-07-28 repeats in HTTP headers, for proxies that do not read bodies."""
 
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 
@@ -7,14 +7,16 @@ from mcp_dispatch.upstream.pagination import Listing
 
 
 class ParamHeaders:
-    """What the tools of one server say about it, as they were listed last."""
+    """The header mappings of the tools of one server, from its last list."""
 
     def __init__(self) -> None:
         self._maps: dict[str, dict[tuple[str, ...], str]] = {}
 
     def update(self, listing: Listing) -> Listing:
-        """The listing without the tools that no such header can be made for: a client may not
-        call them."""
+        """Read the mappings and return the list without tools whose mapping is invalid.
+
+        A client must not call such tools.
+        """
         kept: list[JsonObject] = []
         maps: dict[str, dict[tuple[str, ...], str]] = {}
         left_out: list[str] = []
@@ -31,7 +33,7 @@ class ParamHeaders:
         return listing if not left_out else Listing(tuple(kept), _describe_problem(left_out))
 
     def build_headers(self, params: JsonObject) -> dict[str, str]:
-        """For a `tools/call` with these parameters."""
+        """Return the headers for a `tools/call` with these parameters."""
         name, arguments = params.get("name"), params.get("arguments")
         repeated = self._maps.get(name) if isinstance(name, str) else None
         given: dict[str, Json] = arguments if isinstance(arguments, dict) else {}

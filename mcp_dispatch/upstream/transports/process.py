@@ -1,4 +1,4 @@
-"""One life of a server's process: started with its environment, its stderr kept, ended for good."""
+"""Runs the process of a server and writes its stderr to a log file."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ MAX_LOG_BYTES: Final = 1_000_000
 
 
 class StderrLog:
-    """`logs/<server>.stderr.log` with one older copy. Several processes may append to one file."""
+    """Appends to `logs/<server>.stderr.log` and rotates it once. Several processes may share it."""
 
     def __init__(self, folder: Path, server: str, *, limit: int = MAX_LOG_BYTES) -> None:
         self.path = folder / f"{server}.stderr.log"
@@ -43,14 +43,14 @@ class StderrLog:
         os.close(self._fd)
 
     def write(self, text: bytes) -> None:
-        # A full disk costs the log, not the server that writes it.
+        # A full disk must not stop the server.
         with suppress(OSError):
             if os.fstat(self._fd).st_size + len(text) > self._limit:
                 self._rotate()
             os.write(self._fd, text[-self._limit :])
 
     def _rotate(self) -> None:
-        # Another process may have rotated already: then its new file is simply taken up.
+        # Another process may have rotated the file already; then its new file is used.
         if _is_same_file(self.path, self._fd):
             self.path.replace(self._rotated_path)
         stale = self._fd
@@ -64,14 +64,14 @@ class StderrLog:
 
 def _is_same_file(path: Path, fd: int) -> bool:
     try:
-        there = path.stat()
+        on_disk = path.stat()
     except FileNotFoundError:
         return False
-    here = os.fstat(fd)
-    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+    opened = os.fstat(fd)
+    return (on_disk.st_dev, on_disk.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-# Seconds: to leave by itself once its stdin is closed; between TERM and KILL; for the last words.
+# Seconds to exit after stdin is closed, between TERM and KILL, and to read the rest of stderr.
 _EXIT_SECONDS: Final = 1.0
 _TERMINATE_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 1.0
@@ -79,7 +79,7 @@ _DRAIN_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A running child with all three pipes; `log` takes its stderr, and whatever else is odd."""
+    """A running child with its pipes; `log` receives its stderr and unexpected output."""
 
     child: ChildProcess
     stdin: ByteSendStream
@@ -87,7 +87,7 @@ class ServerProcess:
     log: StderrLog
 
     async def wait_for_exit_text(self, timeout: float) -> str | None:
-        """How it ended by itself, if it does so within `patience` seconds."""
+        """Return how the process exited, or None if it is still running after `timeout` seconds."""
         with anyio.move_on_after(timeout):
             code = await self.child.wait()
             return _describe_exit(code)
@@ -95,7 +95,7 @@ class ServerProcess:
 
 
 def build_child_environment(endpoint: StdioEndpoint, environ: Mapping[str, str]) -> dict[str, str]:
-    """A baseline, what `inheritEnv` names, and the server's own `env`; no secret of others."""
+    """Return baseline variables, those that `inheritEnv` names, and the server's own `env`."""
     if endpoint.inherit_env is True:
         chosen = remove_own_variables(environ)
     else:
@@ -111,7 +111,7 @@ async def run_server_process(
     environ: Mapping[str, str],
     cwd: Path,
 ) -> AsyncGenerator[ServerProcess, None]:
-    """The server's process, which does not outlive the block. Raises `CannotStart`, `OSError`."""
+    """Run the process for the duration of the block. Raises `ProcessStartError`, `OSError`."""
     with log:
         child = await children.spawn(
             [endpoint.command, *endpoint.args],
@@ -125,14 +125,14 @@ async def run_server_process(
         assert child.stdout is not None
         assert child.stderr is not None
         drained = anyio.Event()
-        async with anyio.create_task_group() as draining:
-            draining.start_soon(_drain_stderr, child.stderr, log, drained)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_drain_stderr, child.stderr, log, drained)
             try:
                 yield ServerProcess(child, child.stdin, child.stdout, log)
             finally:
                 with anyio.CancelScope(shield=True):
                     await _end_process(child, drained)
-                draining.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
 
 
 async def _end_process(child: ChildProcess, drained: anyio.Event) -> None:

@@ -1,4 +1,4 @@
-"""HTTP+SSE of 2024-11-05: one stream on which the server speaks, and an address to post to."""
+"""The HTTP+SSE transport of 2024-11-05: one event stream, and a URL for POST requests."""
 
 from typing import Final
 
@@ -18,17 +18,17 @@ from mcp_dispatch.wire.codec import encode
 from mcp_dispatch.wire.jsonrpc import from_session_message
 from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionWriter
 
-# Seconds that a server may take to accept a message; its answer comes otherwise.
+# Seconds that a server may take to accept a message; its answer arrives on the stream.
 _DELIVERY_SECONDS: Final = 60.0
 
 
 class SseTransport:
-    """Over when its stream ends: whatever was asked then gets no answer."""
+    """Closed when its stream ends: open requests then get no answer."""
 
-    def __init__(self, client: HttpClient, on_noise: OnInvalidLine, *, limit: int) -> None:
+    def __init__(self, client: HttpClient, on_invalid_line: OnInvalidLine, *, limit: int) -> None:
         self._client = client
         self._limit = limit
-        self._inbox = Inbox(on_noise)
+        self._inbox = Inbox(on_invalid_line)
         self._outbox = Outbox(self._handle_outgoing)
         self._post_url: httpx2.URL | None = None
         self._post_url_known = anyio.Event()
@@ -77,15 +77,15 @@ class SseTransport:
         return self._fault
 
     async def _read_stream(self) -> None:
-        async with self._client.stream("GET", {"Accept": EVENT_STREAM}) as answer:
-            if not answer.is_success:
-                raise to_status_error(answer.status)
-            if answer.media_type != EVENT_STREAM:
+        async with self._client.stream("GET", {"Accept": EVENT_STREAM}) as response:
+            if not response.is_success:
+                raise to_status_error(response.status)
+            if response.media_type != EVENT_STREAM:
                 raise RequestLost(
-                    f"answered with the content type {answer.media_type[:80]!r} instead of an event "
+                    f"answered with the content type {response.media_type[:80]!r} instead of an event "
                     'stream; if it speaks streamable HTTP, set "type": "http"'
                 )
-            async for event in parse_events(answer.chunks, self._limit):
+            async for event in parse_events(response.chunks, self._limit):
                 await self._handle_event(event)
 
     async def _handle_event(self, event: SseEvent) -> None:
@@ -113,8 +113,8 @@ class SseTransport:
         if self._version is not None:
             headers[VERSION_HEADER] = self._version
         with anyio.move_on_after(_DELIVERY_SECONDS):
-            async with self._client.stream("POST", headers, body, url=self._post_url) as answer:
-                if not answer.is_success:
-                    raise to_status_error(answer.status)
+            async with self._client.stream("POST", headers, body, url=self._post_url) as response:
+                if not response.is_success:
+                    raise to_status_error(response.status)
                 return
         raise RequestLost(f"did not accept a message within {_DELIVERY_SECONDS:g} s")

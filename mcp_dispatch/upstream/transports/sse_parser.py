@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes, in time linear in the bytes and memory bounded by the limit."""
+"""Parses server-sent events in linear time and bounded memory."""
 
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
@@ -8,7 +8,7 @@ from typing import Final
 from mcp_dispatch.upstream.transports.body import build_too_large_error
 
 _LINE_END_PATTERN: Final = re.compile(rb"\r\n|\n|\r")
-# What can be sent back in a header.
+# Event ids that can be sent back in a header.
 _HEADER_VALUE_PATTERN: Final = re.compile(r"[!-~]([ -~]{0,998}[!-~])?")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS: Final = 9
@@ -17,7 +17,7 @@ _MAX_RETRY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """`id` and `retry` (milliseconds) are None where the event says nothing about them."""
+    """One event; `id` and `retry` (milliseconds) are None if the event does not contain them."""
 
     kind: str
     data: bytes
@@ -27,7 +27,7 @@ class SseEvent:
 
 @dataclass(slots=True)
 class StreamPosition:
-    """Where in a stream the last event stood, for a server that can go on from there."""
+    """The last event of a stream, from which a server may resume it; `retry` is in seconds."""
 
     id: str | None = None
     retry: float = 1.0
@@ -42,7 +42,7 @@ class StreamPosition:
 
 
 class SseParser:
-    """Fed with chunks as they come. `limit` bounds one event, also one that never ends."""
+    """Parses chunks as they arrive. `limit` bounds one event, even if it never ends."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -52,7 +52,7 @@ class SseParser:
         self._clear_event()
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Raises `RequestLost` where an event is too large."""
+        """Yield complete events. Raises `RequestLost` if an event is too large."""
         for line in self._split_lines(chunk):
             event = self._parse_line(line)
             if event is not None:
@@ -76,7 +76,7 @@ class SseParser:
         self._check_size()
 
     def _check_size(self) -> None:
-        # The line may hold the name of its field beside the data that is counted.
+        # The line may contain the name of its field besides the data that is counted.
         if self._size + len(self._line) > self._limit + 64:
             raise build_too_large_error(self._limit)
 
@@ -103,7 +103,7 @@ class SseParser:
             case b"retry" if value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
                 self._retry = int(value)
             case _:
-                return  # a comment, or a field of the future
+                return  # a comment or an unknown field
 
     def _finish_event(self) -> SseEvent | None:
         said = self._data or self._id is not None or self._retry is not None
@@ -120,18 +120,18 @@ class SseParser:
 
 
 def _find_line_ends(chunk: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """Where each line of the chunk ends and the next one begins."""
+    """Yield where each line of the chunk ends and where the next one begins."""
     if b"\r" in chunk:
         yield from (found.span() for found in _LINE_END_PATTERN.finditer(chunk, start))
         return
-    # Many times faster than the pattern, and most of a large event has no end of a line at all.
+    # Many times faster than the pattern; most chunks of a large event contain no line end.
     while (end := chunk.find(b"\n", start)) >= 0:
         start = end + 1
         yield end, start
 
 
 async def parse_events(chunks: AsyncIterable[bytes], limit: int) -> AsyncIterator[SseEvent]:
-    """The events of a body; one that its end cuts short is none. Raises `RequestLost`."""
+    """Yield the events of a body; an incomplete last one is dropped. Raises `RequestLost`."""
     parser = SseParser(limit)
     async for chunk in chunks:
         for event in parser.feed(chunk):

@@ -1,4 +1,4 @@
-"""The transport of a server that is a child of ours: its process and its two pipes."""
+"""The transport of a server that runs as a child process."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -35,34 +35,36 @@ _PIPE_ERRORS: Final = (
 
 
 class StdioPipe:
-    """`over` is set once either end has failed; `fault` says why, where it is the child's doing.
+    """`closed` is set when either pipe has failed; `fault` says why if the child caused it.
 
-    Lines are written by `write_lines`, a task of its own: a request that is cancelled while its
-    line is half-way down the pipe must not leave half a line there.
+    Lines are written by `write_lines`, which runs in a task of its own: a request that is cancelled
+    while its line is being written must not leave half a line in the pipe.
     """
 
     def __init__(
         self,
         receive: ReceiveBytes,
         send: SendBytes,
-        on_noise: OnInvalidLine,
+        on_invalid_line: OnInvalidLine,
         *,
         line_limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._receive = receive
         self._send = send
-        self._on_noise = on_noise
+        self._on_invalid_line = on_invalid_line
         self._max_line_bytes = line_limit
         self._outgoing: MemoryObjectSendStream[tuple[bytes, anyio.Event]] | None = None
         self.closed = anyio.Event()
         self.fault: str | None = None
-        self.reader = MessageReader(BoundedLineReader(self._read, line_limit), self._handle_noise)
+        self.reader = MessageReader(
+            BoundedLineReader(self._read, line_limit), self._handle_invalid_line
+        )
         self.writer = _CountingWriter(self._write)
 
     async def write_lines(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        # Not made before there is somebody to close it.
+        # Created here, where the stream is also closed.
         self._outgoing, lines = anyio.create_memory_object_stream[tuple[bytes, anyio.Event]](0)
         async with self._outgoing, lines:
             task_status.started()
@@ -96,10 +98,10 @@ class StdioPipe:
             self.closed.set()
         return chunk
 
-    def _handle_noise(self, kind: str, head: bytes) -> None:
-        self._on_noise(kind, head)
+    def _handle_invalid_line(self, kind: str, head: bytes) -> None:
+        self._on_invalid_line(kind, head)
         if kind == "overlong":
-            # It may have been the answer to any open call, and none of them should wait for it.
+            # It may have been the answer to any open call, so all of them fail now.
             self._fail(f"sent a line of more than {self._max_line_bytes} bytes")
 
     def _fail(self, fault: str) -> None:
@@ -108,7 +110,7 @@ class StdioPipe:
 
 
 class _CountingWriter(MessageWriter):
-    """Knows how many messages wait for the child to read."""
+    """Counts the messages that the child has not read yet."""
 
     unsent = 0
 
@@ -120,23 +122,23 @@ class _CountingWriter(MessageWriter):
             self.unsent -= 1
 
 
-# Seconds that a pipe may stay open once the process has ended.
+# Seconds that a pipe may stay open after the process has ended.
 _LINGER_SECONDS: Final = 0.5
 
 
 class StdioTransport:
-    """Over when either pipe fails or the process ends, whichever is noticed first."""
+    """Closed when either pipe fails or the process ends, whichever is detected first."""
 
     def __init__(
         self,
         process: ServerProcess,
-        on_noise: OnInvalidLine,
+        on_invalid_line: OnInvalidLine,
         *,
         line_limit: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._process = process
         self._pipe = StdioPipe(
-            process.stdout.receive, process.stdin.send, on_noise, line_limit=line_limit
+            process.stdout.receive, process.stdin.send, on_invalid_line, line_limit=line_limit
         )
 
     @property
@@ -167,10 +169,10 @@ class StdioTransport:
             await self._pipe.write_lines(task_status=task_status)
 
     def set_protocol_version(self, version: str) -> None:
-        """Nothing on a pipe depends on the version."""
+        """Do nothing: a pipe does not depend on the version."""
 
     def pop_error(self, id: RequestId) -> UpstreamError | None:
-        """On a pipe nothing is lost but all."""
+        """Return None: on a pipe, requests are only lost together with the connection."""
 
     async def wait_for_end_reason(self, timeout: float) -> str:
         return (
@@ -180,7 +182,7 @@ class StdioTransport:
         )
 
     async def _watch_exit(self) -> None:
-        """A descendant may hold the pipes open, so that the end of the process is no end of file."""
+        """Close when the process ends: a descendant may keep the pipes open."""
         await self._process.child.wait()
         with anyio.move_on_after(_LINGER_SECONDS):
             await self._pipe.closed.wait()
