@@ -1,1 +1,1 @@
-"""`Bash`: the process, its background tasks and its result."""
+"""The tools Bash and TaskStop, and background tasks."""

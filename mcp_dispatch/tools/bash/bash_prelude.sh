@@ -1,15 +1,15 @@
-# Read by bash before a command, by way of BASH_ENV: reports the directory the command ends in,
-# and leaves no other trace. Works with bash 3.2.
+# bash reads this file before a command because of BASH_ENV. It makes bash report the directory in
+# which the command ends, and has no other effect. Works with bash 3.2.
 
-# A bash further down, which did not read this because its parent was in POSIX mode, reports nothing.
+# A nested bash, whose parent was in POSIX mode and did not read this file, reports nothing.
 if [[ $PPID == "${DISPATCH_SHELL_PARENT-}" ]]; then
     printf -v DISPATCH_SHELL_CWD %q "$DISPATCH_SHELL_CWD"
-    # In one group, so that nothing of it is shown where the command has switched on `set -x`.
+    # In one group, so that `set -x` in the command does not trace it.
     trap "{ set +xv; builtin pwd -P >| $DISPATCH_SHELL_CWD; } 2>/dev/null || :" EXIT
 fi
 unset DISPATCH_SHELL_PARENT DISPATCH_SHELL_CWD
 
-# The user's own BASH_ENV, whose place this file took.
+# The BASH_ENV of the user, which this file replaced.
 if [[ -n ${DISPATCH_SHELL_BASH_ENV-} ]]; then
     BASH_ENV=$DISPATCH_SHELL_BASH_ENV
     unset DISPATCH_SHELL_BASH_ENV

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from mcp_dispatch.model.json import JsonObject
+from mcp_dispatch.model.text import shorten
 from mcp_dispatch.model.tools import (
     ContextChange,
     FileDelivered,
@@ -215,19 +216,18 @@ def read_last_line(output_file: OutputFile) -> str:
 
 def format_headline(command: str) -> str:
     """Return the start of a command on one line, for lists and messages."""
-    line = " ".join(_replace_unprintable(command).split())
-    return line if len(line) <= MAX_HEADLINE_CHARS else f"{line[: MAX_HEADLINE_CHARS - 1]}…"
+    return shorten(" ".join(_replace_unprintable(command).split()), MAX_HEADLINE_CHARS)
 
 
 def _trim_partial_character(raw: bytes) -> bytes:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(raw)
-    unfinished, _ = decoder.getstate()
-    return raw[: len(raw) - len(unfinished)]
+    incomplete, _ = decoder.getstate()
+    return raw[: len(raw) - len(incomplete)]
 
 
 def _strip_continuation_bytes(raw: bytes) -> bytes:
-    start = next((at for at, byte in enumerate(raw[:4]) if byte & 0xC0 != 0x80), 0)
+    start = next((index for index, byte in enumerate(raw[:4]) if byte & 0xC0 != 0x80), 0)
     return raw[start:]
 
 

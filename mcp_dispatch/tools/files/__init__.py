@@ -1,1 +1,1 @@
-"""`Read`, `Write`, `Edit` and the notebook tool."""
+"""The tools Read, Write and Edit."""

@@ -39,8 +39,15 @@ _PLUGINS = {
 _MIME_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 # The exceptions of Pillow's decoders for malformed content (and warnings turned into errors).
 _DECODE_ERRORS = (
-    *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError),
-    *(struct.error, UserWarning),
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    UserWarning,
 )
 
 

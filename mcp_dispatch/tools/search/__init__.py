@@ -1,1 +1,1 @@
-"""`Glob` and `Grep`."""
+"""The tools Glob and Grep."""

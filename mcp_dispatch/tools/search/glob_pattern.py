@@ -107,7 +107,7 @@ def parse_glob(text: str) -> GlobPattern:
     refuse_unusable_pattern(text)
     at_any_depth = "/" not in text
     return GlobPattern(
-        tuple(_parse_segments(one, text, at_any_depth) for one in _expand_braces(text))
+        tuple(_parse_segments(each, text, at_any_depth) for each in _expand_braces(text))
     )
 
 

@@ -86,7 +86,7 @@ def build_answer(view: GrepView, reader: RipgrepReader) -> GrepAnswer:
 
 
 def _render_files(view: GrepView, reader: FileReader) -> GrepAnswer:
-    hits = [hit.relative for hit in sorted(reader.hits)]
+    hits = [hit.relative for hit in sorted(reader.entries)]
     page, total = view.select_page(hits), len(hits)
     names = [view.format_name(relative) for relative in hits[page]]
     response: JsonObject = {
@@ -107,7 +107,7 @@ def _render_files(view: GrepView, reader: FileReader) -> GrepAnswer:
 
 
 def _render_counts(view: GrepView, reader: CountReader) -> GrepAnswer:
-    files = sorted(reader.counts)
+    files = sorted(reader.entries)
     page, total = view.select_page([file.relative for file in files]), len(files)
     shown = files[page]
     names = [view.format_name(file.relative) for file in shown]

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -40,67 +40,60 @@ class FileCount(NamedTuple):
     matches: int
 
 
-class FileReader:
-    """Reads the output of `--files-with-matches --null`: names, each ended by a NUL."""
+_Entry = TypeVar("_Entry")
+
+
+class _FileCollector(Generic[_Entry]):
+    """Collects one entry for each visible file, up to `max_files`."""
 
     def __init__(self, search_filter: SearchFilter, max_files: int = MAX_FILES) -> None:
         self._search_filter = search_filter
         self._max_files = max_files
         self._buffer = b""
-        self.hits: list[FileHit] = []
+        self.entries: list[_Entry] = []
 
     @property
     def is_full(self) -> bool:
-        return len(self.hits) >= self._max_files
+        return len(self.entries) >= self._max_files
 
     @property
     def has_results(self) -> bool:
-        return bool(self.hits)
+        return bool(self.entries)
+
+    def _stat_if_needed(self, relative: str) -> os.stat_result | None:
+        return None if self.is_full else self._search_filter.stat_file(relative)
+
+
+class FileReader(_FileCollector[FileHit]):
+    """Reads the output of `--files-with-matches --null`: names, each ended by a NUL."""
 
     def feed(self, chunk: bytes) -> None:
         *names, self._buffer = (self._buffer + chunk).split(b"\0")
-        for name in names:
-            relative = decode_relative_name(name)
-            status = None if self.is_full else self._search_filter.stat_file(relative)
+        for relative in map(decode_relative_name, names):
+            status = self._stat_if_needed(relative)
             if status is not None:
-                self.hits.append(FileHit(-status.st_mtime_ns, relative))
+                self.entries.append(FileHit(-status.st_mtime_ns, relative))
 
 
-class CountReader:
+class CountReader(_FileCollector[FileCount]):
     """Reads the output of `--count --null`: name, NUL, number, line feed.
 
     A name may contain line feeds.
     """
 
-    def __init__(self, search_filter: SearchFilter, max_files: int = MAX_FILES) -> None:
-        self._search_filter = search_filter
-        self._max_files = max_files
-        self._buffer = b""
-        self.counts: list[FileCount] = []
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.counts) >= self._max_files
-
-    @property
-    def has_results(self) -> bool:
-        return bool(self.counts)
-
     @property
     def total(self) -> int:
-        return sum(file.matches for file in self.counts)
+        return sum(file.matches for file in self.entries)
 
     def feed(self, chunk: bytes) -> None:
         self._buffer += chunk
         end = 0
         for record in _COUNT_RECORD.finditer(self._buffer):
-            self._add_count(decode_relative_name(record[1]), int(record[2]))
+            relative = decode_relative_name(record[1])
+            if self._stat_if_needed(relative) is not None:
+                self.entries.append(FileCount(relative, int(record[2])))
             end = record.end()
         self._buffer = self._buffer[end:]
-
-    def _add_count(self, relative: str, count: int) -> None:
-        if not self.is_full and self._search_filter.stat_file(relative) is not None:
-            self.counts.append(FileCount(relative, count))
 
 
 def decode_relative_name(name: bytes) -> str:
@@ -290,16 +283,12 @@ def _truncate_line(line: bytes, match_start: int) -> str:
     text = line.removesuffix(b"\r").decode("utf-8", "replace")
     if len(text) <= MAX_LINE_CHARS:
         return text
-    at = len(line[:match_start].decode("utf-8", "replace"))
-    start = (
-        0
-        if at <= MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
-        else min(at, len(text)) - _CHARS_BEFORE_MATCH
-    )
+    match_index = len(line[:match_start].decode("utf-8", "replace"))
+    start = 0
+    if match_index > MAX_LINE_CHARS - _CHARS_BEFORE_MATCH:
+        start = min(match_index, len(text)) - _CHARS_BEFORE_MATCH
+    shown = text[start : start + MAX_LINE_CHARS]
+    remaining = len(text) - start - MAX_LINE_CHARS
     before = f"[{start} characters] … " if start else ""
-    left = len(text) - start - MAX_LINE_CHARS
-    return (
-        before
-        + text[start : start + MAX_LINE_CHARS]
-        + (f" … [{left} more characters]" if left > 0 else "")
-    )
+    after = f" … [{remaining} more characters]" if remaining > 0 else ""
+    return f"{before}{shown}{after}"

@@ -100,7 +100,7 @@ class SearchFilter:
         self._root = root
         self._hides = hides
         self._contains_kernel_paths = any(
-            one.is_relative_to(root.directory) for one in KERNEL_PATHS
+            path.is_relative_to(root.directory) for path in KERNEL_PATHS
         )
         self._has_link_path = root.path != root.real
         self._verified_directories: set[Path] = set()

@@ -1,1 +1,1 @@
-"""`WebFetch`."""
+"""The tool WebFetch."""

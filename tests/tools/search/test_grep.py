@@ -485,7 +485,7 @@ def test_a_match_that_was_deleted_or_became_a_link_is_left_out(tmp_path: Path):
 
     reader.feed(b"./dir/a\0./file\0./moved/a\0./gone\0")
 
-    assert [hit.relative for hit in reader.hits] == ["dir/a"]
+    assert [hit.relative for hit in reader.entries] == ["dir/a"]
 
 
 async def test_a_file_that_vanishes_while_ripgrep_runs_is_no_error(setup: GrepSetup):
@@ -739,8 +739,8 @@ def test_output_may_come_in_any_pieces(tmp_path: Path):
         for start in range(0, len(listed), size):
             files.feed(listed[start : start + size])
 
-        assert [tuple(count) for count in counts.counts] == [("a\nb", 12)] * 3
-        assert [hit.relative for hit in files.hits] == ["a\nb"] * 3
+        assert [tuple(count) for count in counts.entries] == [("a\nb", 12)] * 3
+        assert [hit.relative for hit in files.entries] == ["a\nb"] * 3
 
 
 def test_too_many_files_end_the_search(tmp_path: Path):
@@ -752,8 +752,8 @@ def test_too_many_files_end_the_search(tmp_path: Path):
     files.feed(b"./a\0" * 5)
     counts.feed(b"./a\x001\n" * 5)
 
-    assert (files.is_full, len(files.hits)) == (True, 2)
-    assert (counts.is_full, len(counts.counts)) == (True, 2)
+    assert (files.is_full, len(files.entries)) == (True, 2)
+    assert (counts.is_full, len(counts.entries)) == (True, 2)
 
 
 def test_a_page_of_lines_has_a_size(tmp_path: Path):
