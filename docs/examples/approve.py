@@ -5,13 +5,14 @@ import sys
 import anyio
 
 import mcp_dispatch
-from mcp_dispatch.approval.form import visible
-from mcp_dispatch.model.approval import Declined
+from mcp_dispatch import Declined, escape_control_characters
 
 
 async def ask(question):
-    shown = visible(f"{question.tool} {question.arguments}")
-    print(f"Allow {shown}?\nAsked because: {visible(question.decision.by.reason)}")
+    shown = escape_control_characters(f"{question.tool} {question.arguments}")
+    print(
+        f"Allow {shown}?\nAsked because: {escape_control_characters(question.decision.by.reason)}"
+    )
     answer = await anyio.to_thread.run_sync(input, "y, or why not: ", abandon_on_cancel=True)
     return True if answer == "y" else Declined(f"the user refused: {answer}")
 

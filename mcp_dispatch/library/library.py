@@ -1,4 +1,4 @@
-"""The Python face: the calls of a model's message through the pipeline, and their results back."""
+"""The Python API: runs the calls of a model's message and returns their results."""
 
 import logging
 import secrets
@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from mcp_dispatch.app.app import App, open_app
 from mcp_dispatch.app.options import AppOptions
+from mcp_dispatch.blocks import ToolDefinition, ToolResultBlock
 from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.library.anthropic_blocks import is_tool_use, to_definition_block, to_result_block
 from mcp_dispatch.model.approval import ApprovalReply, Approved, CannotAsk, Declined, Question
@@ -35,13 +36,13 @@ logger = logging.getLogger(__name__)
 Block = Mapping[str, object]
 
 AskCallback = Callable[[Question], Awaitable[bool | Approved | Declined]]
-"""Asks a person. `Declined` tells the model why."""
+"""Asks a person. The model is sent the reason of a `Declined`."""
 
 OnProgress = Callable[[str, JsonObject], Awaitable[None]]
-"""Told at once, with the id of the `tool_use` block, what a tool says while it runs."""
+"""Awaited with the id of the `tool_use` block and each progress update of its tool."""
 
 OnState = Callable[[str, CallState], None]
-"""Told, with the id of the `tool_use` block, how far a call is."""
+"""Called with the id of the `tool_use` block and each new state of its call."""
 
 _INTERRUPTED = "the user interrupted it"
 _DISCARDED = "the message that it belonged to was discarded"
@@ -49,34 +50,34 @@ _DISCARDED = "the message that it belonged to was discarded"
 
 @dataclass(frozen=True, slots=True)
 class LibraryBackend:
-    """What the face needs of the application."""
+    """The parts of the application that the library uses."""
 
     dispatcher: Dispatcher
     scope: Scope
     tasks: TaskGroup
     definitions: Callable[[], list[JsonObject]]
-    """The `tools/list` entries, as they stand now."""
+    """Returns the current `tools/list` entries."""
 
     ask: AskCallback | None = None
 
 
 class Dispatch:
-    """The tools of one workspace, for an agent loop. Made by `mcp_dispatch.open`."""
+    """The tools of one workspace, for an agent loop. `mcp_dispatch.open` creates it."""
 
     def __init__(self, backend: LibraryBackend) -> None:
         self._backend = backend
 
-    def definitions(self) -> list[JsonObject]:
-        """The tools as the model's API takes them, always in the same order.
+    def definitions(self) -> list[ToolDefinition]:
+        """Return the tools in the format of the model's API, always in the same order.
 
-        Ask again before each request: what `tool_search` found is then at the end.
+        Call it before each request: tools that `tool_search` found are appended at the end.
         """
         return [to_definition_block(each) for each in self._backend.definitions()]
 
     def stream(
         self, *, progress: OnProgress | None = None, on_state: OnState | None = None
     ) -> "StreamingExecutor":
-        """For one message, while the model is still writing it."""
+        """Return an executor for one message that the model is still writing."""
         return StreamingExecutor(self._backend, progress, on_state)
 
     async def run(
@@ -85,10 +86,10 @@ class Dispatch:
         *,
         progress: OnProgress | None = None,
         on_state: OnState | None = None,
-    ) -> AsyncGenerator[JsonObject, None]:
-        """The calls of a whole message: a `tool_result` for each `tool_use`, in order.
+    ) -> AsyncGenerator[ToolResultBlock, None]:
+        """Run the calls of a whole message; yield a `tool_result` for each `tool_use`, in order.
 
-        Who stops listening, or is cancelled, interrupts the calls.
+        Closing the generator or cancelling its task interrupts the calls.
         """
         executor = self.stream(progress=progress, on_state=on_state)
         for block in blocks:
@@ -102,7 +103,9 @@ class Dispatch:
 
 
 class StreamingExecutor:
-    """The calls of one message: begun as their blocks come, results in the order of the blocks."""
+    """Runs the calls of one message. A call starts when its block is added; results keep the order
+    of the blocks.
+    """
 
     def __init__(
         self, backend: LibraryBackend, progress: OnProgress | None, on_state: OnState | None
@@ -116,7 +119,7 @@ class StreamingExecutor:
 
     @property
     def states(self) -> dict[str, CallState]:
-        """How far each call is, by the id of its block, in order of the blocks."""
+        """The state of each call by the id of its block, in the order of the blocks."""
         return {member.call.tool_use_id: member.state for member in self._stream.runs}
 
     @property
@@ -125,17 +128,16 @@ class StreamingExecutor:
         return self._stream.interruptible
 
     def add(self, block: Block) -> bool:
-        """Starts the call as soon as it may run. Other blocks than `tool_use` are none of ours:
-        then the answer is False.
+        """Start the call as soon as it may run. Return False for a block that is no `tool_use`.
 
-        Raises `ValueError` for a `tool_use` block without an id: no result could name it.
+        Raise `ValueError` for a `tool_use` block without an id, since no result could refer to it.
         """
         if not is_tool_use(block):
             return False
-        tool_use_id, name, given = block.get("id"), block.get("name"), block.get("input")
+        tool_use_id, name, value = block.get("id"), block.get("name"), block.get("input")
         if not isinstance(tool_use_id, str):
             raise ValueError(f"a tool_use block needs an id that is a string, got {tool_use_id!r}")
-        arguments = _copy_arguments(given)
+        arguments = _copy_arguments(value)
         known = arguments if isinstance(arguments, dict) else {}
         call = ToolCall(secrets.token_hex(8), tool_use_id, str(name), known)
         call = self._backend.dispatcher.unwrap_call_tool(call)
@@ -145,27 +147,28 @@ class StreamingExecutor:
             self._stream.add(call, self._create_caller(tool_use_id), self._report_state)
         return True
 
-    def completed(self) -> list[JsonObject]:
-        """The results that are next in order and there; waits for nothing."""
+    def completed(self) -> list[ToolResultBlock]:
+        """Return the finished results that are next in order, without waiting."""
         return [_render_result(member) for member in self._stream.completed()]
 
-    async def results(self) -> AsyncGenerator[JsonObject, None]:
-        """The message is complete: every result that was not handed out, as its turn comes."""
+    async def results(self) -> AsyncGenerator[ToolResultBlock, None]:
+        """Declare the message complete and yield the results that were not returned yet."""
         async with aclosing(self._stream.remaining()) as members:
             async for member in members:
                 yield _render_result(member)
 
-    async def remaining(self) -> list[JsonObject]:
-        """The message is complete: every result that was not handed out, once all are there."""
+    async def remaining(self) -> list[ToolResultBlock]:
+        """Declare the message complete and return the results that were not returned yet."""
         return [result async for result in self.results()]
 
     def interrupt(self) -> None:
-        """The user wants it to stop: what has not ended gets a result that says so, but for tools
-        that finish what they began."""
+        """Stop the calls because the user wants it. Each unfinished call gets a result that says
+        so; tools that must not be stopped finish first.
+        """
         self._stream.cancel(CancelReason.USER_INTERRUPTED, _INTERRUPTED)
 
     def discard(self) -> None:
-        """The model's message is given up, to be made again: so are its calls."""
+        """Stop the calls because the message is discarded and will be generated again."""
         self._stream.cancel(CancelReason.STREAMING_FALLBACK, _DISCARDED)
 
     def _create_caller(self, tool_use_id: str) -> "_LibraryCaller":
@@ -176,7 +179,7 @@ class StreamingExecutor:
         if self._progress is not None:
             try:
                 await self._progress(tool_use_id, update)
-            except Exception:  # guards against the caller's code: no tool fails for it
+            except Exception:  # an error in the caller's code must not fail the tool
                 logger.exception("progress failed for %s", tool_use_id)
 
     def _report_state(self, member: CallRun) -> None:
@@ -189,14 +192,14 @@ class StreamingExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _LibraryCaller:
-    """The program that called us: asks in its own way, and always takes answers."""
+    """The calling program. It asks with its own callback and accepts every answer at once."""
 
     progress: Progress
     ask_callback: AskCallback | None
 
     @property
     def client(self) -> Client:
-        """A server's own questions have nobody to go to."""
+        """No client: questions of upstream servers cannot be asked."""
         return NoClient()
 
     async def ask(self, question: Question) -> ApprovalReply:
@@ -204,7 +207,7 @@ class _LibraryCaller:
             return CannotAsk()
         try:
             reply = await self.ask_callback(question)
-        except Exception as error:  # guards against the caller's code: no answer is no yes
+        except Exception as error:  # an error in the caller's code is not an approval
             logger.exception("the question could not be put")
             return Declined(f"the question could not be put: {error}")
         if isinstance(reply, Approved | Declined):
@@ -216,7 +219,7 @@ class _LibraryCaller:
 
 
 def _copy_arguments(value: object) -> JsonObject | Refusal:
-    """A copy of our own, of JSON and nothing else; a model that gives no input means an empty one."""
+    """Return a copy of `value` that holds only JSON; no input means an empty object."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -229,13 +232,14 @@ def _copy_arguments(value: object) -> JsonObject | Refusal:
 
 
 def _refuse_input(problem: str) -> Refusal:
-    told = f"InputValidationError: the input cannot be used: {problem}; correct it and call again"
-    return Refusal(RefusedBy.SCHEMA, told)
+    message = (
+        f"InputValidationError: the input cannot be used: {problem}; correct it and call again"
+    )
+    return Refusal(RefusedBy.SCHEMA, message)
 
 
-def _render_result(member: CallRun) -> JsonObject:
-    call = member.call
-    return to_result_block(call.tool_use_id, call.name, member.outcome or INTERNAL_ERROR)
+def _render_result(run: CallRun) -> ToolResultBlock:
+    return to_result_block(run.call.tool_use_id, run.call.name, run.outcome or INTERNAL_ERROR)
 
 
 StrPath = str | PathLike[str]
@@ -253,15 +257,15 @@ async def open(
     environ: Mapping[str, str] | None = None,
     ask: AskCallback | None = None,
 ) -> AsyncGenerator[Dispatch, None]:
-    """The tools of a workspace behind the pipeline, for as long as the block lasts.
+    """Open the tools of a workspace for the duration of the block.
 
-    The arguments are the flags of `mcp-dispatch serve`. `ask` is called where a rule or nobody's
-    decision wants a person to say yes; without it such a call is denied. Servers have ten seconds
-    to come up; later ones are listed once they are there.
+    The arguments are the flags of `mcp-dispatch serve`. `ask` is awaited for each call that needs
+    approval by a person; without it such a call is denied. The block starts when every upstream
+    server is ready, or after ten seconds; tools of slower servers are listed later.
 
-    At the end, calls that still run are stopped, but for tools that finish what they began.
+    When the block ends, running calls are stopped; tools that must not be stopped finish first.
 
-    Raises `StartError` where the arguments, or files that they name, cannot be used.
+    Raise `StartError` if the arguments, or the files that they name, cannot be used.
     """
     options = AppOptions(
         workspace=Path(workspace) if workspace is not None else None,
@@ -279,7 +283,7 @@ async def open(
         try:
             yield Dispatch(_build_backend(app, tasks, ask))
         except Exception as error:
-            # A task group would wrap it; to the caller it is their own exception.
+            # A task group would wrap the exception of the caller's code.
             failure = error
         finally:
             tasks.cancel_scope.cancel()

@@ -38,7 +38,7 @@ def completed(wire: JsonObject) -> Completed:
     return Completed(Executed(PermittedCall(reviewed, decide([VOTE])), ToolResult(wire), 0.0), wire)
 
 
-def content_of(*blocks: JsonObject, **more: Json) -> Json:
+def convert_content(*blocks: JsonObject, **more: Json) -> object:
     wire: JsonObject = {"content": list(blocks), **more}
     return to_result_block("toolu_1", "T", completed(wire))["content"]
 
@@ -87,16 +87,16 @@ def source(media_type: str, data: str = "QUJD") -> JsonObject:
     ],
 )
 def test_a_block_of_mcp_becomes_one_of_the_api(block: JsonObject, shown: JsonObject) -> None:
-    assert content_of(block) == [shown]
+    assert convert_content(block) == [shown]
 
 
 def test_empty_text_is_left_out_because_the_api_refuses_it() -> None:
-    assert content_of(text(""), text("a")) == [text("a")]
+    assert convert_content(text(""), text("a")) == [text("a")]
 
 
 def test_structure_is_told_as_text_where_nothing_else_tells_it() -> None:
-    assert content_of(structuredContent={"n": 1}) == [text('{"n": 1}')]
-    assert content_of(text("n is 1"), structuredContent={"n": 1}) == [text("n is 1")]
+    assert convert_content(structuredContent={"n": 1}) == [text('{"n": 1}')]
+    assert convert_content(text("n is 1"), structuredContent={"n": 1}) == [text("n is 1")]
 
 
 def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:

@@ -15,6 +15,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 import mcp_dispatch
+from mcp_dispatch.blocks import ToolResultBlock
 from mcp_dispatch.library.library import AskCallback, Dispatch
 from mcp_dispatch.model.approval import Approved, Declined, Question
 from mcp_dispatch.model.errors import StartError
@@ -85,13 +86,11 @@ def use(id: str, name: str, /, **given: Json) -> JsonObject:
     return {"type": "tool_use", "id": id, "name": name, "input": given}
 
 
-def said(result: JsonObject) -> str:
-    content = result["content"]
-    assert isinstance(content, list)
-    return "\n".join(str(block["text"]) for block in content if isinstance(block, dict))
+def join_text(result: ToolResultBlock) -> str:
+    return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
 
 
-async def results(dispatch: Dispatch, *blocks: JsonObject) -> list[JsonObject]:
+async def run_all(dispatch: Dispatch, *blocks: JsonObject) -> list[ToolResultBlock]:
     with anyio.fail_after(60):
         return [result async for result in dispatch.run(blocks)]
 
@@ -110,7 +109,7 @@ async def test_a_whole_message_gives_a_result_for_each_call_in_order(place: Plac
     place.file("dot.png", PNG)
 
     async with place.open() as dispatch:
-        found = await results(
+        found = await run_all(
             dispatch,
             {"type": "text", "text": "I will look."},
             use("1", "Read", file_path="a.txt"),
@@ -122,11 +121,11 @@ async def test_a_whole_message_gives_a_result_for_each_call_in_order(place: Plac
 
     assert [result["tool_use_id"] for result in found] == ["1", "2", "3", "4"]
     assert all("is_error" not in result for result in found)
-    assert "alpha" in said(found[0])
+    assert "alpha" in join_text(found[0])
     image = found[1]["content"]
     assert isinstance(image, list)
     assert [block["type"] for block in image if isinstance(block, dict)][-1] == "image"
-    assert "beta" in said(found[3])
+    assert "beta" in join_text(found[3])
 
 
 async def test_whatever_is_wrong_with_a_call_is_told_in_its_result(place: Place) -> None:
@@ -134,7 +133,7 @@ async def test_whatever_is_wrong_with_a_call_is_told_in_its_result(place: Place)
     place.file(".env", "SECRET=1")
 
     async with place.open() as dispatch:
-        found = await results(
+        found = await run_all(
             dispatch,
             use("1", "Nope"),
             use("2", "Read", path="a"),
@@ -146,8 +145,8 @@ async def test_whatever_is_wrong_with_a_call_is_told_in_its_result(place: Place)
             {"type": "tool_use", "id": "8", "name": None, "input": {}},
         )
 
-    told = [said(result) for result in found]
-    assert all(result["is_error"] is True for result in found)
+    told = [join_text(result) for result in found]
+    assert all(result.get("is_error") is True for result in found)
     assert "Nope" in told[0]
     assert "InputValidationError" in told[1]
     assert "a deny rule forbids it (Read(./.env)" in told[2]
@@ -193,10 +192,10 @@ async def test_a_person_is_asked_by_the_program(
         return reply
 
     async with place.open(ask) as dispatch:
-        (result,) = await results(dispatch, use("1", "Bash", command="touch x && echo made"))
+        (result,) = await run_all(dispatch, use("1", "Bash", command="touch x && echo made"))
 
     assert [question.tool for question in asked] == ["Bash"]
-    assert told in said(result)
+    assert told in join_text(result)
     assert (place.workspace / "x").exists() is (told == "made")
 
 
@@ -225,7 +224,7 @@ async def test_results_come_in_order_while_the_message_is_still_being_written(
 
     assert early == []
     assert [result["tool_use_id"] for result in found] == ["1", "2", "3"]
-    assert said(found[0]) == "first"
+    assert join_text(found[0]) == "first"
     assert set(executor.states.values()) == {CallState.DELIVERED}
     assert [state for id, state in states if id == "3"] == [
         CallState.EXECUTING,
@@ -250,7 +249,7 @@ async def test_progress_is_told_at_once(place: Place) -> None:
             found = [result async for result in dispatch.run(blocks, progress=note)]
 
     assert heard[:1] == ["1"]
-    assert said(found[0]) == "begun\ngo"
+    assert join_text(found[0]) == "begun\ngo"
 
 
 async def test_what_the_program_does_with_news_harms_no_call(place: Place) -> None:
@@ -266,7 +265,7 @@ async def test_what_the_program_does_with_news_harms_no_call(place: Place) -> No
             running = dispatch.run(blocks, progress=refuse, on_state=refuse_too)
             found = [result async for result in running]
 
-    assert [said(result) for result in found] == ["told"]
+    assert [join_text(result) for result in found] == ["told"]
 
 
 async def test_an_interrupted_command_leaves_no_process_and_says_so(place: Place) -> None:
@@ -289,7 +288,7 @@ async def test_an_interrupted_command_leaves_no_process_and_says_so(place: Place
         "<tool_use_error>The call was cancelled (user_interrupted): the user interrupted it."
         "</tool_use_error>"
     )
-    assert [said(result) for result in found] == [synthetic] * 3
+    assert [join_text(result) for result in found] == [synthetic] * 3
     assert not (place.workspace / "never").exists()
     assert {entry["reason"] for entry in place.journal()} == {"user_interrupted"}
 
@@ -317,25 +316,27 @@ async def test_a_discarded_message_takes_its_calls_along(place: Place) -> None:
         with anyio.fail_after(30):
             (result,) = await executor.remaining()
 
-    assert "(streaming_fallback): the message that it belonged to was discarded" in said(result)
+    assert "(streaming_fallback): the message that it belonged to was discarded" in join_text(
+        result
+    )
     assert [entry["reason"] for entry in place.journal()] == ["streaming_fallback"]
 
 
-async def test_who_stops_listening_to_a_message_interrupts_it(place: Place) -> None:
+async def test_cancelling_the_task_that_reads_results_interrupts_the_calls(place: Place) -> None:
     os.mkfifo(place.workspace / "pids")
     async with place.open() as dispatch:
         pids: list[int] = []
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 command = "echo $$ > pids; sleep 600"
-                tasks.start_soon(results, dispatch, use("1", "Bash", command=command))
+                tasks.start_soon(run_all, dispatch, use("1", "Bash", command=command))
                 async with await anyio.open_file(place.workspace / "pids") as pipe:
                     pids.append(int(await pipe.readline()))
                 tasks.cancel_scope.cancel()
             await until_gone(pids[0])
-            (after,) = await results(dispatch, use("2", "Bash", command="echo on"))
+            (after,) = await run_all(dispatch, use("2", "Bash", command="echo on"))
 
-    assert said(after) == "on"
+    assert join_text(after) == "on"
 
 
 async def test_the_end_of_the_block_stops_what_still_runs(place: Place) -> None:
@@ -355,10 +356,10 @@ async def test_the_largest_results_of_a_message_are_kept_on_disk_first(place: Pl
     blocks = [use(str(n), "Bash", command=f"cat f{n}") for n in range(len(sizes))]
 
     async with place.open() as dispatch:
-        first = await results(dispatch, *blocks)
-        again = await results(dispatch, *blocks)
+        first = await run_all(dispatch, *blocks)
+        again = await run_all(dispatch, *blocks)
 
-    kept = [result["tool_use_id"] for result in first if "<persisted-output>" in said(result)]
+    kept = [result["tool_use_id"] for result in first if "<persisted-output>" in join_text(result)]
     shrunk = [entry for entry in place.journal() if entry.get("event") == "result_shrunk"]
     assert [each["replaced"][0]["bytes"] for each in shrunk] == [29_950, 29_950]
     assert sum(sizes) > 200_000
@@ -372,16 +373,16 @@ async def test_what_tool_search_finds_is_defined_in_the_next_turn(place: Place) 
 
     async with place.open() as dispatch:
         before = dispatch.definitions()
-        (search,) = await results(dispatch, use("1", "tool_search", query="select:demo__roll_dice"))
+        (search,) = await run_all(dispatch, use("1", "tool_search", query="select:demo__roll_dice"))
         after = dispatch.definitions()
-        by_name, enveloped = await results(
+        by_name, enveloped = await run_all(
             dispatch,
             use("2", "demo__roll_dice", sides=6),
             use("3", "call_tool", name="demo__roll_dice", arguments={"sides": 6}),
         )
 
     names = [each["name"] for each in after]
-    assert "demo__roll_dice" in said(search)
+    assert "demo__roll_dice" in join_text(search)
     assert after[: len(before)] == before
     assert names[len(before) :] == ["demo__roll_dice"]
     assert "is_error" not in by_name
@@ -406,7 +407,7 @@ async def test_hooks_hear_of_all_calls_of_a_message_when_it_is_complete(place: P
             early = executor.completed()
             late = await executor.remaining()
 
-    assert [said(result) for result in [*early, *late]] == [
+    assert [join_text(result) for result in [*early, *late]] == [
         "1",
         "2\nPostToolBatch hook additional context: well done",
     ]
