@@ -1,4 +1,4 @@
-"""Who may run beside whom, and in which order."""
+"""The order in which calls are admitted, and which run side by side."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ SHARED, EXCLUSIVE = Sharing.SHARED, Sharing.EXCLUSIVE
 
 
 class AdmissionFixture:
-    """Calls that start, are seen running, and end when told to."""
+    """Calls that start, are recorded while they run, and end when the test releases them."""
 
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
@@ -64,7 +64,7 @@ async def test_at_most_the_limit_of_shared_calls_run_at_once() -> None:
     assert running == ["r0", "r1", "r2"]
 
 
-async def test_a_call_cancelled_while_it_queues_frees_its_place() -> None:
+async def test_a_call_cancelled_while_it_queues_leaves_the_queue() -> None:
     stage = AdmissionFixture(Admission())
     running: list[str] = []
     async with anyio.create_task_group() as tg:
@@ -86,7 +86,7 @@ async def test_a_call_cancelled_while_it_queues_frees_its_place() -> None:
     assert stage.admission.running == 0
 
 
-async def test_a_call_cancelled_in_the_moment_it_is_admitted_keeps_no_place() -> None:
+async def test_a_call_cancelled_when_it_is_admitted_keeps_no_slot() -> None:
     admission = Admission()
     ran: list[str] = []
 
@@ -116,7 +116,7 @@ async def test_a_call_that_is_already_cancelled_is_not_admitted() -> None:
     assert admission.running == 0
 
 
-async def test_a_slot_given_back_lets_later_calls_overtake_and_queues_again_at_the_end() -> None:
+async def test_a_released_slot_lets_later_calls_run_and_queues_again_at_the_end() -> None:
     admission = Admission()
     order: list[str] = []
     answered = anyio.Event()
@@ -142,7 +142,7 @@ async def test_a_slot_given_back_lets_later_calls_overtake_and_queues_again_at_t
     assert admission.running == 0
 
 
-async def test_a_rewrite_that_makes_a_call_exclusive_waits_for_its_neighbours() -> None:
+async def test_a_rewrite_that_makes_a_call_exclusive_waits_for_the_running_calls() -> None:
     admission = Admission()
     stage = AdmissionFixture(admission)
     became = anyio.Event()
@@ -182,7 +182,7 @@ async def test_ten_thousand_queued_calls_all_run() -> None:
     assert (ran, admission.running, admission.waiting) == (10_000, 0, 0)
 
 
-async def test_a_slot_is_returned_once_however_often_it_is_given_back() -> None:
+async def test_a_slot_is_returned_once_however_often_it_is_released() -> None:
     admission = Admission()
     async with admission.acquire_slot(SHARED) as slot:
         assert isinstance(slot, Slot)

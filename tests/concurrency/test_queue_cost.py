@@ -1,4 +1,4 @@
-"""Ten thousand calls that wait cost ten thousand times as much as one, and no more."""
+"""The cost of waiting calls grows linearly."""
 
 from pathlib import Path
 

@@ -13,12 +13,12 @@ ROWS: dict[str, tuple[str, ...]] = {
         "registry/test_registry.py::test_a_built_in_wins_over_an_upstream_tool_of_the_same_name",
         "policy/test_bypasses.py::"
         "test_rules_of_a_built_in_do_not_apply_to_a_server_tool_of_that_name",
-        "registry/test_deferral.py::test_an_upstream_tool_named_tool_search_is_not_taken_for_ours",
+        "registry/test_deferral.py::test_an_upstream_tool_named_tool_search_is_not_the_built_in_one",
     ),
     "A02": (
         "registry/test_registry.py::"
-        "test_the_earlier_configured_server_wins_and_the_loser_stays_callable_by_its_rule_name",
-        "registry/test_registry.py::test_the_order_in_which_servers_came_up_does_not_change_the_list",
+        "test_the_server_configured_first_wins_and_the_other_tool_is_callable_by_its_rule_name",
+        "registry/test_registry.py::test_the_order_in_which_servers_connect_does_not_change_the_list",
         "upstream/config/test_load.py::test_an_ambiguous_name_is_refused_with_a_better_one",
     ),
     "A03": (
@@ -52,7 +52,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "A09": (
         "upstream/test_definition_diff.py::test_a_swapped_tool_is_told_with_what_changed",
         "upstream/test_upstreams.py::test_a_call_that_was_judged_by_an_old_definition_is_not_sent",
-        "pipeline/test_ask.py::test_an_upstream_tool_that_changed_is_asked_again",
+        "pipeline/test_ask.py::test_an_upstream_tool_with_a_changed_definition_is_asked_again",
         "policy/test_bypasses.py::test_annotations_of_a_server_tool_allow_nothing",
     ),
     "A10": (

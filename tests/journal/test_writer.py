@@ -1,4 +1,4 @@
-"""Every call leaves one line, and no line ever fails a call."""
+"""Every call is recorded as one line, and a failure to record never fails a call."""
 
 import json
 import logging
@@ -72,7 +72,7 @@ DECISION: JsonObject = {
 
 @dataclass(frozen=True)
 class AnyTool:
-    """A tool that nobody runs here."""
+    """A tool that is not run in these tests."""
 
     name: str = "read_file"
     rule_name: str = "mcp__files__read_file"
@@ -184,13 +184,11 @@ def build_record(outcome: Outcome, call: ToolCall = CALL) -> JsonObject:
         ),
     ],
 )
-def test_each_way_to_end_is_recorded_with_what_belongs_to_it(
-    outcome: Outcome, ending: JsonObject
-) -> None:
+def test_each_outcome_is_recorded_with_its_fields(outcome: Outcome, ending: JsonObject) -> None:
     assert build_record(outcome) == {**COMMON, **ending, "seconds": 0.25}
 
 
-def test_a_refusal_records_the_decision_and_the_asked_name_of_an_unknown_tool() -> None:
+def test_a_refusal_records_the_decision_and_the_requested_name_of_an_unknown_tool() -> None:
     denied = decide([Vote(Tier.DENY, Effect.DENY, "no", Origin("hook.sh"))])
 
     record = build_call_record(
@@ -267,7 +265,7 @@ async def test_each_journal_has_a_private_file_of_its_own(tmp_path: Path) -> Non
     assert f"-{os.getpid()}-" in first.path.name
 
 
-async def test_a_call_that_is_being_cancelled_is_recorded(tmp_path: Path) -> None:
+async def test_a_cancelled_call_is_recorded(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
 
     with anyio.CancelScope() as scope:
@@ -278,7 +276,7 @@ async def test_a_call_that_is_being_cancelled_is_recorded(tmp_path: Path) -> Non
     assert journal.path.read_bytes() == b'{"n":1}\n'
 
 
-async def test_a_journal_that_cannot_write_says_so_once_and_counts(
+async def test_a_journal_that_cannot_write_logs_once_and_counts_lost_records(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = Journal(tmp_path / "missing")
@@ -296,7 +294,7 @@ async def test_a_journal_that_cannot_write_says_so_once_and_counts(
     ]
 
 
-async def test_a_journal_recovers_when_its_directory_does(tmp_path: Path) -> None:
+async def test_a_journal_recovers_when_its_directory_is_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "late")
     (tmp_path / "late").mkdir()
 
@@ -335,7 +333,7 @@ anyio.run(main)
 
 
 @posix
-def test_a_disk_that_fills_up_never_leaves_half_a_line(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_line(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FULL_DISK, tmp_path],
         capture_output=True,

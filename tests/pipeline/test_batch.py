@@ -1,4 +1,4 @@
-"""Which calls belong together, and what the end of one means to the others."""
+"""Batches of calls, and the effect of one call's end on the others."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,10 +52,10 @@ def _ignore(_: Iterable[ContextChange]) -> None:
 async def test_calls_that_arrive_in_one_window_share_a_batch_in_order_of_arrival() -> None:
     window = open_window()
 
-    members = [window.join(call(id)) for id in "abc"]
+    runs = [window.join(call(id)) for id in "abc"]
 
-    assert len({member.batch for member in members}) == 1
-    assert [member.call.id for member in members[0].batch.runs] == ["a", "b", "c"]
+    assert len({run.batch for run in runs}) == 1
+    assert [run.call.id for run in runs[0].batch.runs] == ["a", "b", "c"]
 
 
 async def test_after_the_window_a_new_batch_begins() -> None:
@@ -70,16 +70,16 @@ async def test_after_the_window_a_new_batch_begins() -> None:
 async def test_a_batch_has_at_most_sixty_four_calls() -> None:
     window = open_window()
 
-    members = [window.join(call(str(n))) for n in range(MAX_WINDOW_CALLS + 1)]
+    runs = [window.join(call(str(n))) for n in range(MAX_WINDOW_CALLS + 1)]
 
-    assert len(members[0].batch.runs) == MAX_WINDOW_CALLS
-    assert members[0].batch.closed
-    assert members[-1].batch.runs == [members[-1]]
+    assert len(runs[0].batch.runs) == MAX_WINDOW_CALLS
+    assert runs[0].batch.closed
+    assert runs[-1].batch.runs == [runs[-1]]
 
 
-async def test_a_batch_is_over_when_it_is_closed_and_all_its_calls_have_ended() -> None:
+async def test_a_batch_ends_when_it_is_closed_and_all_its_calls_have_ended() -> None:
     batch = open_window().create_message_batch()
-    members = [batch.join(call(id)) for id in "ab"]
+    runs = [batch.join(call(id)) for id in "ab"]
     over: list[str] = []
 
     async def watch() -> None:
@@ -88,43 +88,43 @@ async def test_a_batch_is_over_when_it_is_closed_and_all_its_calls_have_ended() 
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
-        members[0].end(REFUSAL)
+        runs[0].end(REFUSAL)
         await wait_all_tasks_blocked()
         over.append("one ended")
-        members[1].end(REFUSAL)
+        runs[1].end(REFUSAL)
         await wait_all_tasks_blocked()
         over.append("both ended")
         batch.close()
 
     assert over == ["one ended", "both ended", "over"]
-    assert [member.outcome for member in batch.runs] == [REFUSAL, REFUSAL]
+    assert [run.outcome for run in batch.runs] == [REFUSAL, REFUSAL]
 
 
-async def test_a_window_closes_by_itself_for_whoever_waits_for_its_end() -> None:
-    member = open_window(window_seconds=0.01).join(call())
-    member.end(REFUSAL)
+async def test_a_window_closes_by_itself_while_its_end_is_awaited() -> None:
+    run = open_window(window_seconds=0.01).join(call())
+    run.end(REFUSAL)
 
     with anyio.fail_after(30):
-        await member.batch.wait()
+        await run.batch.wait()
 
-    assert member.batch.closed
+    assert run.batch.closed
 
 
-async def test_a_call_that_has_ended_cannot_be_cancelled_any_more() -> None:
-    member = open_window().join(call())
-    member.end(REFUSAL)
+async def test_a_call_that_has_ended_cannot_be_cancelled() -> None:
+    run = open_window().join(call())
+    run.end(REFUSAL)
 
-    assert not member.cancel(CancelReason.USER_INTERRUPTED)
-    assert member.outcome == REFUSAL
+    assert not run.cancel(CancelReason.USER_INTERRUPTED)
+    assert run.outcome == REFUSAL
 
 
 class BatchFixture:
-    """Calls of one batch that wait inside their tools until they are told how to end."""
+    """Calls of one batch that wait inside their tools until the test releases them."""
 
-    def __init__(self, line: DispatcherFixture, batch: Batch | None = None) -> None:
-        self.line = line
+    def __init__(self, fixture: DispatcherFixture, batch: Batch | None = None) -> None:
+        self.fixture = fixture
         self.batch = batch
-        self.members: dict[str, CallRun] = {}
+        self.runs: dict[str, CallRun] = {}
         self.outcomes: dict[str, Outcome] = {}
 
     def start(self, tasks: TaskGroup, id: str, name: str, /, **arguments: Json) -> None:
@@ -132,14 +132,14 @@ class BatchFixture:
 
     async def run(self, id: str, name: str, arguments: JsonObject) -> None:
         made = ToolCall(id, id, name, arguments)
-        scope = self.line.scope
-        member = self.batch.join(made) if self.batch else scope.batch_window.join(made)
-        self.members[id] = member
-        self.outcomes[id] = await self.line.dispatcher.dispatch_run(member, scope, ScriptedCaller())
+        scope = self.fixture.scope
+        run = self.batch.join(made) if self.batch else scope.batch_window.join(made)
+        self.runs[id] = run
+        self.outcomes[id] = await self.fixture.dispatcher.dispatch_run(run, scope, ScriptedCaller())
 
 
 class Gate:
-    """A tool's body that waits, then fails or not."""
+    """The body of a tool that waits, then fails or succeeds."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.entered, self.open, self.done = anyio.Event(), anyio.Event(), False
@@ -164,13 +164,13 @@ SIBLING = "Bash `false`, which was called together with it, failed; this call di
 async def test_a_failing_bash_cancels_the_bash_calls_behind_it_and_no_read(tmp_path: Path) -> None:
     bash = RecordingTool("Bash", body=by_argument)
     read = RecordingTool("Read", shared=True)
-    async with open_dispatcher(tmp_path, bash, read) as line:
-        together = BatchFixture(line.apply_settings(ALLOW))
+    async with open_dispatcher(tmp_path, bash, read) as fixture:
+        together = BatchFixture(fixture.apply_settings(ALLOW))
         async with anyio.create_task_group() as tasks:
             together.start(tasks, "a", "Bash", command="false")
             together.start(tasks, "b", "Bash", command="true")
             together.start(tasks, "c", "Read")
-        recorded = [(entry["outcome"], entry.get("reason")) for entry in line.read_journal()]
+        recorded = [(entry["outcome"], entry.get("reason")) for entry in fixture.read_journal()]
 
     assert together.outcomes["b"] == Cancelled(CancelReason.SIBLING_ERROR, SIBLING)
     assert isinstance(together.outcomes["c"], Completed)
@@ -188,8 +188,8 @@ async def test_a_failing_bash_stops_one_that_runs_beside_it(tmp_path: Path) -> N
     async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
         return await gates[str(arguments["command"])](arguments, context)
 
-    async with open_dispatcher(tmp_path, RecordingTool("Bash", body=body, shared=True)) as line:
-        together = BatchFixture(line.apply_settings(ALLOW))
+    async with open_dispatcher(tmp_path, RecordingTool("Bash", body=body, shared=True)) as fixture:
+        together = BatchFixture(fixture.apply_settings(ALLOW))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 together.start(tasks, "a", "Bash", command="long")
@@ -207,15 +207,15 @@ async def test_a_failing_bash_stops_one_that_runs_beside_it(tmp_path: Path) -> N
     ("abort", "ran"),
     [(SiblingAbort.OFF, ["Bash", "Read"]), (SiblingAbort.ALL, [])],
 )
-async def test_whom_a_failure_takes_along_is_a_setting(
+async def test_a_setting_decides_which_calls_a_failure_cancels(
     tmp_path: Path, abort: SiblingAbort, ran: list[str]
 ) -> None:
     tools = [RecordingTool("Bash", body=by_argument), RecordingTool("Read")]
-    async with open_dispatcher(tmp_path, *tools) as line:
+    async with open_dispatcher(tmp_path, *tools) as fixture:
         batching = BatchSettings(LONG, abort)
         together = BatchFixture(
-            line.apply_settings(ALLOW),
-            BatchWindow(batching, line.scope.apply_changes).create_message_batch(),
+            fixture.apply_settings(ALLOW),
+            BatchWindow(batching, fixture.scope.apply_changes).create_message_batch(),
         )
         async with anyio.create_task_group() as tasks:
             together.start(tasks, "a", "Bash", command="false")
@@ -227,39 +227,39 @@ async def test_whom_a_failure_takes_along_is_a_setting(
     assert [named[id] for id, end in sorted(ended.items()) if isinstance(end, Completed)] == ran
 
 
-async def test_a_call_that_follows_a_failure_runs_unless_it_is_of_the_same_message(
+async def test_a_call_after_a_failure_runs_unless_it_is_in_the_same_message(
     tmp_path: Path,
 ) -> None:
     bash = RecordingTool("Bash", body=by_argument)
-    async with open_dispatcher(tmp_path, bash) as line:
-        line.apply_settings(ALLOW)
+    async with open_dispatcher(tmp_path, bash) as fixture:
+        fixture.apply_settings(ALLOW)
         window, message = (
-            BatchFixture(line),
-            BatchFixture(line, line.scope.batch_window.create_message_batch()),
+            BatchFixture(fixture),
+            BatchFixture(fixture, fixture.scope.batch_window.create_message_batch()),
         )
         for together in (window, message):
             await together.run("a", "Bash", {"command": "false"})
             await together.run("b", "Bash", {"command": "true"})
 
-    assert window.members["a"].batch is window.members["b"].batch
+    assert window.runs["a"].batch is window.runs["b"].batch
     assert isinstance(window.outcomes["b"], Completed)
     assert message.outcomes["b"] == Cancelled(CancelReason.SIBLING_ERROR, SIBLING)
 
 
-async def test_a_tool_that_blocks_interrupts_is_left_to_finish(tmp_path: Path) -> None:
+async def test_a_tool_that_blocks_interrupts_finishes(tmp_path: Path) -> None:
     gate = Gate()
     write = RecordingTool("Write", body=gate, interrupt=Interrupt.BLOCK)
-    async with open_dispatcher(tmp_path, write) as line:
-        together = BatchFixture(line.apply_settings(ALLOW))
+    async with open_dispatcher(tmp_path, write) as fixture:
+        together = BatchFixture(fixture.apply_settings(ALLOW))
         cancelled: list[bool] = []
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 together.start(tasks, "a", "Write")
                 together.start(tasks, "b", "Write")
                 await gate.entered.wait()
-                assert not together.members["a"].interruptible
+                assert not together.runs["a"].interruptible
                 cancelled += [
-                    together.members[id].cancel(CancelReason.USER_INTERRUPTED) for id in "ab"
+                    together.runs[id].cancel(CancelReason.USER_INTERRUPTED) for id in "ab"
                 ]
                 gate.open.set()
 
@@ -268,7 +268,7 @@ async def test_a_tool_that_blocks_interrupts_is_left_to_finish(tmp_path: Path) -
     assert together.outcomes["b"] == Cancelled(CancelReason.USER_INTERRUPTED)
 
 
-async def test_what_shared_calls_of_a_message_change_is_applied_in_order_of_the_calls(
+async def test_changes_of_shared_calls_of_a_message_are_applied_in_order_of_the_calls(
     tmp_path: Path,
 ) -> None:
     gates = {"a": Gate(), "b": Gate()}
@@ -287,9 +287,10 @@ async def test_what_shared_calls_of_a_message_change_is_applied_in_order_of_the_
         return build_text_result("written", changes=(FileDelivered("written"),))
 
     tools = RecordingTool("Read", body=body, shared=True), RecordingTool("Write", body=note)
-    async with open_dispatcher(tmp_path, *tools) as line:
+    async with open_dispatcher(tmp_path, *tools) as fixture:
         together = BatchFixture(
-            line.apply_settings(ALLOW), BatchWindow(BatchSettings(), apply).create_message_batch()
+            fixture.apply_settings(ALLOW),
+            BatchWindow(BatchSettings(), apply).create_message_batch(),
         )
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
@@ -298,14 +299,14 @@ async def test_what_shared_calls_of_a_message_change_is_applied_in_order_of_the_
                 together.start(tasks, "w", "Write")
                 gates["b"].open.set()
                 await wait_all_tasks_blocked()
-                assert together.members["b"].state is CallState.COMPLETED
+                assert together.runs["b"].state is CallState.COMPLETED
                 assert applied == []
                 gates["a"].open.set()
 
     assert applied == ["a", "b", "write runs", "written"]
 
 
-async def test_what_calls_of_a_window_change_is_applied_at_each_calls_end(tmp_path: Path) -> None:
+async def test_changes_of_calls_of_a_window_are_applied_when_each_call_ends(tmp_path: Path) -> None:
     gate = Gate()
 
     async def body(arguments: JsonObject, context: CallContext) -> ToolResult:
@@ -313,38 +314,38 @@ async def test_what_calls_of_a_window_change_is_applied_at_each_calls_end(tmp_pa
             await gate(arguments, context)
         return build_text_result("", changes=(FileDelivered(str(arguments["name"])),))
 
-    async with open_dispatcher(tmp_path, RecordingTool("Read", body=body, shared=True)) as line:
-        together = BatchFixture(line.apply_settings(ALLOW))
+    async with open_dispatcher(tmp_path, RecordingTool("Read", body=body, shared=True)) as fixture:
+        together = BatchFixture(fixture.apply_settings(ALLOW))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for name in "ab":
                     together.start(tasks, name, "Read", name=name)
                 await wait_all_tasks_blocked()
-                assert [line.scope.is_delivered(name) for name in "ab"] == [False, True]
+                assert [fixture.scope.is_delivered(name) for name in "ab"] == [False, True]
                 gate.open.set()
 
-    assert line.scope.is_delivered("a")
+    assert fixture.scope.is_delivered("a")
 
 
 class Doubtful(RecordingTool):
-    """A tool that fails to say whether it shares."""
+    """A tool whose `decide_sharing` raises."""
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing:
         raise RuntimeError("no idea")
 
 
-async def test_a_tool_that_cannot_say_whether_it_shares_runs_alone(tmp_path: Path) -> None:
+async def test_a_tool_that_fails_to_decide_its_sharing_runs_alone(tmp_path: Path) -> None:
     gate = Gate()
     tool = Doubtful("Read", body=gate)
     states: list[CallState] = []
-    async with open_dispatcher(tmp_path, tool) as line:
-        together = BatchFixture(line.apply_settings(ALLOW))
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        together = BatchFixture(fixture.apply_settings(ALLOW))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for id in "ab":
                     together.start(tasks, id, "Read")
                 await wait_all_tasks_blocked()
-                states += [together.members[id].state for id in "ab"]
+                states += [together.runs[id].state for id in "ab"]
                 gate.open.set()
 
     assert states == [CallState.EXECUTING, CallState.QUEUED]

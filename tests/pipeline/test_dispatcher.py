@@ -1,4 +1,4 @@
-"""The way of one call through every stage, with small real parts and real hook scripts."""
+"""One call through every stage, with real parts and real hook scripts."""
 
 import json
 from dataclasses import replace
@@ -32,8 +32,8 @@ from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
 async def test_an_allowed_call_is_completed(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T", x=1)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings({"permissions": {"allow": ["T"]}}).call("T", x=1)
 
     assert extract_texts(outcome) == ["done"]
     assert tool.calls == [{"x": 1}]
@@ -45,8 +45,8 @@ async def test_a_deny_rule_wins_over_a_hook_that_allows(tmp_path: Path) -> None:
         "permissions": {"deny": ["T"]},
         "hooks": hooks_for("PreToolUse", print_output(permissionDecision="allow")),
     }
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(rules).call("T")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(rules).call("T")
 
     assert outcome == Refusal(
         RefusedBy.PERMISSION,
@@ -63,25 +63,25 @@ async def test_an_ask_rule_still_asks_when_a_hook_allows(tmp_path: Path) -> None
         "permissions": {"ask": ["T"]},
         "hooks": hooks_for("PreToolUse", print_output(permissionDecision="allow")),
     }
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(rules).call("T", caller)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(rules).call("T", caller)
 
     assert isinstance(outcome, Refusal)
     assert len(caller.questions) == 1
     assert tool.calls == []
 
 
-async def test_a_hooks_allow_skips_the_prompt_where_no_rule_speaks(tmp_path: Path) -> None:
+async def test_a_hooks_allow_skips_the_question_if_no_rule_matches(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     caller = ScriptedCaller()
     rules = {"hooks": hooks_for("PreToolUse", print_output(permissionDecision="allow"))}
-    async with open_dispatcher(tmp_path, tool) as line:
-        await line.apply_settings(rules).call("T", caller)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        await fixture.apply_settings(rules).call("T", caller)
 
     assert (tool.calls, caller.questions) == ([{}], [])
 
 
-async def test_a_hook_that_exits_with_two_denies_and_its_words_reach_the_model(
+async def test_a_hook_that_exits_with_two_denies_and_its_message_reaches_the_model(
     tmp_path: Path,
 ) -> None:
     tool = RecordingTool("T")
@@ -89,20 +89,20 @@ async def test_a_hook_that_exits_with_two_denies_and_its_words_reach_the_model(
         "permissions": {"allow": ["T"]},
         "hooks": hooks_for("PreToolUse", "echo not on Fridays >&2; exit 2"),
     }
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(rules).call("T")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(rules).call("T")
 
     assert isinstance(outcome, Refusal)
     assert "not on Fridays" in outcome.message
     assert tool.calls == []
 
 
-async def test_a_rewrite_is_judged_again(tmp_path: Path) -> None:
+async def test_a_rewrite_is_evaluated_again(tmp_path: Path) -> None:
     tool = RecordingTool("Bash")
     rewrite = print_output(permissionDecision="allow", updatedInput={"command": "rm x"})
     rules = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks_for("PreToolUse", rewrite)}
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(rules).call("Bash", command="ls")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(rules).call("Bash", command="ls")
 
     assert isinstance(outcome, Refusal)
     assert "Bash(rm:*)" in outcome.message
@@ -113,21 +113,23 @@ async def test_a_deny_of_the_original_arguments_stands_after_a_rewrite(tmp_path:
     tool = RecordingTool("Bash")
     rewrite = print_output(permissionDecision="allow", updatedInput={"command": "ls"})
     rules = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks_for("PreToolUse", rewrite)}
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(rules).call("Bash", command="rm x")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(rules).call("Bash", command="rm x")
 
     assert isinstance(outcome, Refusal)
     assert "Bash(rm:*)" in outcome.message
     assert tool.calls == []
 
 
-async def test_a_rewrite_that_breaks_the_schema_is_refused_in_the_hooks_name(
+async def test_a_rewrite_that_violates_the_schema_is_refused_and_the_hook_is_named(
     tmp_path: Path,
 ) -> None:
     tool = RecordingTool("T", validator=Forbids("bad"))
     command = print_output(permissionDecision="allow", updatedInput={"bad": 1})
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings({"hooks": hooks_for("PreToolUse", command)}).call("T")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings({"hooks": hooks_for("PreToolUse", command)}).call(
+            "T"
+        )
 
     assert isinstance(outcome, Refusal)
     assert outcome.by is RefusedBy.SCHEMA
@@ -135,16 +137,16 @@ async def test_a_rewrite_that_breaks_the_schema_is_refused_in_the_hooks_name(
     assert tool.calls == []
 
 
-async def test_a_rewrite_that_passes_is_what_runs(tmp_path: Path) -> None:
+async def test_a_valid_rewrite_runs(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     command = print_output(permissionDecision="allow", updatedInput={"x": 2})
-    async with open_dispatcher(tmp_path, tool) as line:
-        await line.apply_settings({"hooks": hooks_for("PreToolUse", command)}).call("T", x=1)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        await fixture.apply_settings({"hooks": hooks_for("PreToolUse", command)}).call("T", x=1)
 
     assert tool.calls == [{"x": 2}]
 
 
-async def test_what_hooks_say_to_the_model_follows_the_result(tmp_path: Path) -> None:
+async def test_additional_context_of_hooks_follows_the_result(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     after = json.dumps(
         {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "formatted"}}
@@ -156,8 +158,8 @@ async def test_what_hooks_say_to_the_model_follows_the_result(tmp_path: Path) ->
             **hooks_for("PostToolUse", f"printf '%s' '{after}'"),
         },
     }
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(rules).call("T")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(rules).call("T")
 
     assert extract_texts(outcome) == [
         "done",
@@ -170,10 +172,10 @@ async def test_refusals_before_the_rules_fire_no_hook(tmp_path: Path) -> None:
     tool = RecordingTool("T", validator=Forbids("bad"))
     witness = tmp_path / "hook-ran"
     rules = {"hooks": hooks_for("PreToolUse", f"touch '{witness}'")}
-    async with open_dispatcher(tmp_path, tool) as line:
-        line.apply_settings(rules)
-        unknown = await line.call("Nope")
-        invalid = await line.call("T", bad=1)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        fixture.apply_settings(rules)
+        unknown = await fixture.call("Nope")
+        invalid = await fixture.call("T", bad=1)
 
     assert isinstance(unknown, Refusal)
     assert isinstance(invalid, Refusal)
@@ -181,7 +183,7 @@ async def test_refusals_before_the_rules_fire_no_hook(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-async def test_a_tool_that_raises_becomes_an_error_result_and_the_line_goes_on(
+async def test_a_tool_that_raises_becomes_an_error_result_and_later_calls_run(
     tmp_path: Path,
 ) -> None:
     async def crash(_: JsonObject, __: CallContext) -> ToolResult:
@@ -189,10 +191,10 @@ async def test_a_tool_that_raises_becomes_an_error_result_and_the_line_goes_on(
 
     async with open_dispatcher(
         tmp_path, RecordingTool("T", body=crash), RecordingTool("U")
-    ) as line:
-        line.apply_settings({"permissions": {"allow": ["T", "U"]}})
-        crashed = await line.call("T")
-        fine = await line.call("U")
+    ) as fixture:
+        fixture.apply_settings({"permissions": {"allow": ["T", "U"]}})
+        crashed = await fixture.call("T")
+        fine = await fixture.call("U")
 
     assert extract_texts(crashed) == [
         "<tool_use_error>T failed unexpectedly: ZeroDivisionError: by zero. "
@@ -201,19 +203,19 @@ async def test_a_tool_that_raises_becomes_an_error_result_and_the_line_goes_on(
     assert extract_texts(fine) == ["done"]
 
 
-async def test_an_upstreams_protocol_error_is_an_outcome_of_its_own(tmp_path: Path) -> None:
+async def test_a_protocol_error_of_an_upstream_is_the_outcome(tmp_path: Path) -> None:
     error = ProtocolError(-32042, "later", {"retry": 5})
 
     async def refuse(_: JsonObject, __: CallContext) -> ProtocolError:
         return error
 
-    async with open_dispatcher(tmp_path, RecordingTool("T", body=refuse)) as line:
-        outcome = await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T")
+    async with open_dispatcher(tmp_path, RecordingTool("T", body=refuse)) as fixture:
+        outcome = await fixture.apply_settings({"permissions": {"allow": ["T"]}}).call("T")
 
     assert outcome == error
 
 
-async def test_no_slot_is_held_while_a_person_thinks(tmp_path: Path) -> None:
+async def test_no_slot_is_held_while_a_person_is_asked(tmp_path: Path) -> None:
     answer = anyio.Event()
 
     async def think(_: Question) -> ApprovalReply:
@@ -222,92 +224,95 @@ async def test_no_slot_is_held_while_a_person_thinks(tmp_path: Path) -> None:
 
     asked, free = RecordingTool("Asked"), RecordingTool("Free")
     outcomes: list[Outcome] = []
-    async with open_dispatcher(tmp_path, asked, free) as line:
-        line.apply_settings({"permissions": {"allow": ["Free"], "ask": ["Asked"]}})
+    async with open_dispatcher(tmp_path, asked, free) as fixture:
+        fixture.apply_settings({"permissions": {"allow": ["Free"], "ask": ["Asked"]}})
 
         async def ask() -> None:
-            outcomes.append(await line.call("Asked", ScriptedCaller(reply=think)))
+            outcomes.append(await fixture.call("Asked", ScriptedCaller(reply=think)))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await wait_all_tasks_blocked()
-            outcomes.append(await line.call("Free"))
+            outcomes.append(await fixture.call("Free"))
             answer.set()
 
     assert [extract_texts(outcome) for outcome in outcomes] == [["done"], ["done"]]
     assert (len(free.calls), len(asked.calls)) == (1, 1)
 
 
-async def test_a_rule_that_became_deny_while_a_person_thought_denies(tmp_path: Path) -> None:
+async def test_a_rule_that_becomes_deny_while_a_person_is_asked_denies(tmp_path: Path) -> None:
     tool = RecordingTool("T")
-    async with open_dispatcher(tmp_path, tool) as line:
-        line.apply_settings({"permissions": {"ask": ["T"]}})
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        fixture.apply_settings({"permissions": {"ask": ["T"]}})
 
         async def allow_but_the_rules_change(_: Question) -> ApprovalReply:
-            line.apply_settings({"permissions": {"deny": ["T"]}})
+            fixture.apply_settings({"permissions": {"deny": ["T"]}})
             return Approved()
 
-        outcome = await line.call("T", ScriptedCaller(reply=allow_but_the_rules_change))
+        outcome = await fixture.call("T", ScriptedCaller(reply=allow_but_the_rules_change))
 
     assert isinstance(outcome, Refusal)
     assert "has been denied" in outcome.message
     assert tool.calls == []
 
 
-async def test_a_question_left_with_the_client_runs_nothing_until_it_is_answered(
+async def test_a_question_deferred_to_the_client_runs_nothing_until_it_is_answered(
     tmp_path: Path,
 ) -> None:
     tool = RecordingTool("T")
     ran = tmp_path / "hook-runs"
     caller = ScriptedCaller(reply=AskDeferred({"permission": {}}))
     yes: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
-    async with open_dispatcher(tmp_path, tool) as line:
-        line.apply_settings({"hooks": hooks_for("PreToolUse", f"echo x >> '{ran}'")})
-        first = await line.call("T", caller, x=1)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        fixture.apply_settings({"hooks": hooks_for("PreToolUse", f"echo x >> '{ran}'")})
+        first = await fixture.call("T", caller, x=1)
         before = list(tool.calls)
         assert isinstance(first, Suspended)
-        asked = line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {"x": 1}})
+        asked = fixture.scope.pending_questions.pop(
+            first.state, {"name": "T", "arguments": {"x": 1}}
+        )
         assert asked is not None
         call = ToolCall("again", "use", "T", {"x": 1}, approval_answer=ApprovalAnswer(asked, yes))
-        second = await line.dispatcher.dispatch(call, line.scope, caller)
+        second = await fixture.dispatcher.dispatch(call, fixture.scope, caller)
 
     assert before == []
     assert extract_texts(second) == ["done"]
     assert ran.read_text(encoding="utf-8") == "x\n"
     assert (
-        line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {"x": 1}}) is None
+        fixture.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {"x": 1}})
+        is None
     )
 
 
-async def test_a_retried_call_is_judged_by_the_rules_again(tmp_path: Path) -> None:
+async def test_a_retried_call_is_evaluated_by_the_rules_again(tmp_path: Path) -> None:
     tool = RecordingTool("T")
     caller = ScriptedCaller(reply=AskDeferred({}))
     yes: JsonObject = {"action": "accept", "content": {"decision": "allow once"}}
-    async with open_dispatcher(tmp_path, tool) as line:
-        first = await line.call("T", caller)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        first = await fixture.call("T", caller)
         assert isinstance(first, Suspended)
-        asked = line.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {}})
+        asked = fixture.scope.pending_questions.pop(first.state, {"name": "T", "arguments": {}})
         assert asked is not None
-        line.apply_settings({"permissions": {"deny": ["T"]}})
+        fixture.apply_settings({"permissions": {"deny": ["T"]}})
         call = ToolCall("again", "use", "T", {}, approval_answer=ApprovalAnswer(asked, yes))
-        second = await line.dispatcher.dispatch(call, line.scope, caller)
+        second = await fixture.dispatcher.dispatch(call, fixture.scope, caller)
 
     assert isinstance(second, Refusal)
     assert tool.calls == []
 
 
-async def test_the_tools_own_question_is_put_to_a_person(tmp_path: Path) -> None:
+async def test_a_person_is_asked_the_question_of_a_tool(tmp_path: Path) -> None:
     tool = RecordingTool("T", ask=ToolAsk("this cannot be undone"))
     caller = ScriptedCaller(reply=Approved())
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.call("T", caller)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.call("T", caller)
 
     assert extract_texts(outcome) == ["done"]
     assert caller.questions[0].decision.by.reason == "this cannot be undone"
 
 
 @pytest.mark.parametrize("interrupt", list(Interrupt))
-async def test_a_cancel_stops_a_tool_or_lets_it_finish_as_it_says(
+async def test_a_cancellation_stops_a_tool_or_lets_it_finish_as_the_tool_declares(
     tmp_path: Path, interrupt: Interrupt
 ) -> None:
     effects: list[str] = []
@@ -321,14 +326,14 @@ async def test_a_cancel_stops_a_tool_or_lets_it_finish_as_it_says(
 
     async with open_dispatcher(
         tmp_path, RecordingTool("T", body=work, interrupt=interrupt)
-    ) as line:
-        line.apply_settings({"permissions": {"allow": ["T"]}})
+    ) as fixture:
+        fixture.apply_settings({"permissions": {"allow": ["T"]}})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(line.call, "T")
+            tasks.start_soon(fixture.call, "T")
             await inside.wait()
             tasks.cancel_scope.cancel()
             leave.set()
-        recorded = line.read_journal()
+        recorded = fixture.read_journal()
 
     finished = interrupt is Interrupt.BLOCK
     assert effects == (["whole"] if finished else [])
@@ -337,19 +342,19 @@ async def test_a_cancel_stops_a_tool_or_lets_it_finish_as_it_says(
     ]
 
 
-async def test_a_large_result_is_kept_and_readable_by_its_scope(tmp_path: Path) -> None:
+async def test_a_large_result_is_stored_and_readable_by_its_scope(tmp_path: Path) -> None:
     async def long(_: JsonObject, __: CallContext) -> ToolResult:
         return build_text_result("line\n" * 20_000)
 
     tool = RecordingTool("T", body=long, result_limit=50_000)
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings({"permissions": {"allow": ["T"]}}).call("T")
 
     assert isinstance(outcome, Completed)
     (replaced,) = outcome.replaced
     assert replaced.file is not None
     assert Path(replaced.file).read_text(encoding="utf-8") == "line\n" * 20_000
-    assert line.scope.is_delivered(replaced.file)
+    assert fixture.scope.is_delivered(replaced.file)
     assert str(extract_texts(outcome)[0]).startswith(
         "<persisted-output>\nOutput too large (97.7KB)."
     )
@@ -365,8 +370,8 @@ async def test_a_failing_tool_fires_the_failure_hooks(tmp_path: Path) -> None:
         "permissions": {"allow": ["T"]},
         "hooks": hooks_for("PostToolUseFailure", f"cat > '{seen}'"),
     }
-    async with open_dispatcher(tmp_path, tool) as line:
-        await line.apply_settings(rules).call("T", x=1)
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        await fixture.apply_settings(rules).call("T", x=1)
 
     told = json.loads(seen.read_text(encoding="utf-8"))
     assert (told["hook_event_name"], told["tool_input"], told["error"]) == (
@@ -374,8 +379,8 @@ async def test_a_failing_tool_fires_the_failure_hooks(tmp_path: Path) -> None:
         {"x": 1},
         "Exit code 1",
     )
-    assert told["session_id"] == line.scope.id
-    assert told["transcript_path"] == str(line.journal.path)
+    assert told["session_id"] == fixture.scope.id
+    assert told["transcript_path"] == str(fixture.journal.path)
 
 
 async def test_progress_reaches_the_caller_while_the_tool_runs(tmp_path: Path) -> None:
@@ -384,40 +389,40 @@ async def test_progress_reaches_the_caller_while_the_tool_runs(tmp_path: Path) -
         return build_text_result("done")
 
     caller = ScriptedCaller()
-    async with open_dispatcher(tmp_path, RecordingTool("T", body=step)) as line:
-        await line.apply_settings({"permissions": {"allow": ["T"]}}).call("T", caller)
+    async with open_dispatcher(tmp_path, RecordingTool("T", body=step)) as fixture:
+        await fixture.apply_settings({"permissions": {"allow": ["T"]}}).call("T", caller)
 
     assert caller.progressed == [{"progress": 1, "total": 2}]
 
 
-async def test_a_bug_of_ours_is_raised_and_still_in_the_journal(tmp_path: Path) -> None:
+async def test_an_internal_error_is_raised_and_recorded_in_the_journal(tmp_path: Path) -> None:
     class Broken:
         def find_problems(self, arguments: Json) -> list[str]:
             raise AssertionError("a bug")
 
     tool = RecordingTool("T")
     object.__setattr__(tool, "validator", Broken())
-    async with open_dispatcher(tmp_path, tool) as line:
+    async with open_dispatcher(tmp_path, tool) as fixture:
         with pytest.raises(AssertionError, match="a bug"):
-            await line.call("T")
-        recorded = line.read_journal()
+            await fixture.call("T")
+        recorded = fixture.read_journal()
 
     assert [entry["outcome"] for entry in recorded] == ["protocol_error"]
 
 
-async def test_the_live_parts_can_be_replaced_between_calls(tmp_path: Path) -> None:
+async def test_the_snapshot_can_be_replaced_between_calls(tmp_path: Path) -> None:
     first, second = RecordingTool("T"), RecordingTool("T")
-    async with open_dispatcher(tmp_path, first) as line:
-        line.apply_settings({"permissions": {"allow": ["T"]}})
-        await line.call("T")
-        line.snapshot = replace(line.snapshot, registry=build_registry([second], ()))
-        await line.call("T")
+    async with open_dispatcher(tmp_path, first) as fixture:
+        fixture.apply_settings({"permissions": {"allow": ["T"]}})
+        await fixture.call("T")
+        fixture.snapshot = replace(fixture.snapshot, registry=build_registry([second], ()))
+        await fixture.call("T")
 
     assert (len(first.calls), len(second.calls)) == (1, 1)
 
 
 def print_replacement(event: str, value: Json) -> str:
-    """A hook command that wants this in place of the result."""
+    """Return a hook command that replaces the result with this value."""
     output = {"hookEventName": event, "updatedToolOutput": value}
     return f"printf '%s' '{json.dumps({'hookSpecificOutput': output})}'"
 
@@ -446,15 +451,17 @@ async def test_a_hook_replaces_the_result_of_an_upstream_before_it_is_measured(
         "permissions": {"allow": ["mcp__s__t"]},
         "hooks": hooks_for("PostToolUse", print_replacement("PostToolUse", value)),
     }
-    async with open_dispatcher(tmp_path, tool) as line:
-        outcome = await line.apply_settings(settings).call("t")
+    async with open_dispatcher(tmp_path, tool) as fixture:
+        outcome = await fixture.apply_settings(settings).call("t")
 
     assert isinstance(outcome, Completed)
     assert outcome.wire == wire
     assert outcome.replaced == ()
 
 
-async def test_a_hook_replaces_neither_a_built_ins_result_nor_a_failure(tmp_path: Path) -> None:
+async def test_a_hook_replaces_neither_the_result_of_a_built_in_tool_nor_a_failure(
+    tmp_path: Path,
+) -> None:
     async def fails(_: JsonObject, __: CallContext) -> ToolResult:
         return build_error_result("oh no")
 
@@ -467,7 +474,7 @@ async def test_a_hook_replaces_neither_a_built_ins_result_nor_a_failure(tmp_path
             **hooks_for("PostToolUseFailure", print_replacement("PostToolUseFailure", "x")),
         },
     }
-    async with open_dispatcher(tmp_path, own, failing) as line:
-        line.apply_settings(settings)
-        assert extract_texts(await line.call("T")) == ["done"]
-        assert extract_texts(await line.call("t")) == ["oh no"]
+    async with open_dispatcher(tmp_path, own, failing) as fixture:
+        fixture.apply_settings(settings)
+        assert extract_texts(await fixture.call("T")) == ["done"]
+        assert extract_texts(await fixture.call("t")) == ["oh no"]

@@ -1,4 +1,4 @@
-"""The executor against a simple model of itself: whatever happens in whatever order."""
+"""Model-based tests of `CallStream`: random operations on it and on a simple model."""
 
 import tempfile
 from collections.abc import Callable
@@ -45,7 +45,7 @@ RULES = {"permissions": {"allow": ["Read", "Write", "Bash"]}}
 
 @dataclass(frozen=True)
 class Kind:
-    """What the model knows of a call before it runs."""
+    """The properties of a call before it runs."""
 
     tool: str
     shared: bool = False
@@ -67,7 +67,7 @@ KINDS = (
 
 @dataclass
 class Expected:
-    """A call of the model. `end` is None until it has ended."""
+    """A call of the model. `end` is None until the call has ended."""
 
     kind: Kind
     running: bool = False
@@ -76,7 +76,7 @@ class Expected:
 
 @dataclass
 class Model:
-    """One queue, in order; who fits runs. Everything else about the executor is how, not what."""
+    """A queue in order of arrival: the first calls that may run together run."""
 
     calls: list[Expected] = field(default_factory=list[Expected])
     stopped_by: str | None = None
@@ -143,14 +143,14 @@ class Model:
 
 
 class SharedTool(RecordingTool):
-    """A shell: what only looks may share."""
+    """A shell tool whose read-only calls may share."""
 
     def decide_sharing(self, arguments: JsonObject) -> Sharing:
         return Sharing.SHARED if arguments.get("looks") else Sharing.EXCLUSIVE
 
 
 class GatedBodies:
-    """The insides of all tools: what runs, waits to be told how to end, and leaves a trace."""
+    """The bodies of all tools: each waits until the test ends it, and is recorded."""
 
     def __init__(self) -> None:
         self.running: set[int] = set()
@@ -180,7 +180,7 @@ class GatedBodies:
 
 
 class ExecutorMachine(RuleBasedStateMachine):
-    """Each rule acts on the executor and on the model, lets everything come to rest, and compares."""
+    """Each rule acts on the stream and on the model, waits until all tasks block, and compares."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ class ExecutorMachine(RuleBasedStateMachine):
     def collect(self) -> None:
         self.delivered += self._do(self.stream.completed)
 
-        assert [_end(member) for member in self.delivered] == self.model.ended_in_order
+        assert [_end(run) for run in self.delivered] == self.model.ended_in_order
 
     @invariant()
     def what_runs_is_what_may_run(self) -> None:
@@ -267,10 +267,8 @@ class ExecutorMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_call_is_in_the_state_it_should_be_in(self) -> None:
-        for index, (member, call) in enumerate(
-            zip(self.stream.runs, self.model.calls, strict=True)
-        ):
-            assert member.state is self._state(index, call)
+        for index, (run, call) in enumerate(zip(self.stream.runs, self.model.calls, strict=True)):
+            assert run.state is self._state(index, call)
 
     @invariant()
     def interruptible_is_what_does_not_block(self) -> None:
@@ -299,8 +297,8 @@ class ExecutorMachine(RuleBasedStateMachine):
         delivered: list[CallRun] = []
 
         async def collect() -> None:
-            async for member in self.stream.remaining():
-                delivered.append(member)  # noqa: PERF401  (cancelled, it keeps what it has)
+            async for run in self.stream.remaining():
+                delivered.append(run)  # noqa: PERF401  (cancelled, it keeps what it has)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(collect)
@@ -311,8 +309,8 @@ class ExecutorMachine(RuleBasedStateMachine):
 
     def _compare_everything(self) -> None:
         ends = [call.end for call in self.model.calls]
-        assert [_end(member) for member in self.delivered] == ends
-        assert [member.index for member in self.delivered] == list(range(len(ends)))
+        assert [_end(run) for run in self.delivered] == ends
+        assert [run.index for run in self.delivered] == list(range(len(ends)))
         assert sorted(self.bodies.ran_to_the_end) == [
             index for index, end in enumerate(ends) if end in {"done", "failed"}
         ]
@@ -336,19 +334,19 @@ class _Opened(AsyncExitStack):
 
     async def __aenter__(self) -> CallStream:  # pyright: ignore[reportIncompatibleMethodOverride]  what it opens is the stream
         await super().__aenter__()
-        line: DispatcherFixture = await self.enter_async_context(
+        fixture: DispatcherFixture = await self.enter_async_context(
             open_dispatcher(self._folder, *self._tools)
         )
-        line.apply_settings(RULES)
+        fixture.apply_settings(RULES)
         tasks = await self.enter_async_context(anyio.create_task_group())
         self.callback(tasks.cancel_scope.cancel)
         self.callback(self._bodies.release)
         scope = Scope(self._folder, limit=LIMIT)
-        return CallStream(line.dispatcher, scope, tasks)
+        return CallStream(fixture.dispatcher, scope, tasks)
 
 
-def _end(member: CallRun) -> str:
-    match member.outcome:
+def _end(run: CallRun) -> str:
+    match run.outcome:
         case Completed(executed):
             return "failed" if executed.result.is_error else "done"
         case Cancelled(reason):

@@ -37,7 +37,7 @@ async def run_stages(
         ("await authorize(reviewed, env)", None),
     ],
 )
-def test_a_stage_that_is_left_out_does_not_type_check(
+def test_code_that_skips_a_stage_does_not_type_check(
     tmp_path: Path, line: str, problem: str | None
 ) -> None:
     (tmp_path / "stages.py").write_text(HEADER + line + "\n", encoding="utf-8")

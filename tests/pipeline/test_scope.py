@@ -1,4 +1,4 @@
-"""What one scope remembers, and for how long."""
+"""The state that a scope keeps."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_changes_of_context_are_applied() -> None:
     assert (scope.find_seen_file("/w/a"), scope.cwd) == (seen, Path("/w/sub"))
 
 
-def test_a_partial_look_does_not_undo_a_whole_read_of_the_same_content() -> None:
+def test_a_partial_read_does_not_replace_a_complete_read_of_the_same_content() -> None:
     scope = Scope(None, limit=10)
     whole, part = FileSeen(1, 2, "hash"), FileSeen(1, 2, "hash", partial=True)
 
@@ -24,7 +24,7 @@ def test_a_partial_look_does_not_undo_a_whole_read_of_the_same_content() -> None
     assert scope.find_seen_file("/a") == whole
 
 
-def test_a_partial_look_at_new_content_is_not_a_read() -> None:
+def test_a_partial_read_of_new_content_is_not_a_complete_read() -> None:
     scope = Scope(None, limit=10)
     whole, part = FileSeen(1, 2, "old"), FileSeen(3, 4, "new", partial=True)
 
@@ -33,7 +33,7 @@ def test_a_partial_look_at_new_content_is_not_a_read() -> None:
     assert scope.find_seen_file("/a") == part
 
 
-def test_a_kept_result_is_readable_by_the_scope_it_was_delivered_to() -> None:
+def test_a_stored_result_is_readable_by_the_scope_it_was_delivered_to() -> None:
     mine, other = Scope(None, limit=10), Scope(None, limit=10)
     mine.mark_delivered("/state/results/x")
 

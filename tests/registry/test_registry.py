@@ -1,4 +1,4 @@
-"""One list of tools: order, names, and who wins an equal name."""
+"""The order of tools, their names, and which tool wins an equal name."""
 
 import re
 
@@ -31,7 +31,7 @@ def test_a_built_in_wins_over_an_upstream_tool_of_the_same_name() -> None:
     assert pool.shadowed == (ShadowedTool(theirs, own),)
 
 
-def test_the_earlier_configured_server_wins_and_the_loser_stays_callable_by_its_rule_name() -> None:
+def test_the_server_configured_first_wins_and_the_other_tool_is_callable_by_its_rule_name() -> None:
     first = RecordingTool("echo", server="a", rule="mcp__a__echo")
     second = RecordingTool("echo", server="b", rule="mcp__b__echo")
 
@@ -40,7 +40,7 @@ def test_the_earlier_configured_server_wins_and_the_loser_stays_callable_by_its_
     assert (pool.find("echo"), pool.find("mcp__b__echo")) == (first, second)
 
 
-def test_the_order_in_which_servers_came_up_does_not_change_the_list() -> None:
+def test_the_order_in_which_servers_connect_does_not_change_the_list() -> None:
     tools = [RecordingTool(f"s{n}__t", server=f"s{n}") for n in range(5)]
 
     forwards, backwards = build_registry([], tools), build_registry([], reversed(tools))
@@ -48,7 +48,7 @@ def test_the_order_in_which_servers_came_up_does_not_change_the_list() -> None:
     assert [t.name for t in forwards.listed] == [t.name for t in backwards.listed]
 
 
-def test_the_nearest_names_are_suggested_whatever_their_case() -> None:
+def test_the_nearest_names_are_suggested_regardless_of_case() -> None:
     pool = build_registry([RecordingTool("Read"), RecordingTool("Write")], [])
 
     assert pool.suggest_names("read") == ["Read"]
@@ -66,7 +66,7 @@ def test_each_naming_style_has_its_form(style: NamingStyle, expected: str) -> No
     assert build_exposed_name("git", "log", Naming(style)) == expected
 
 
-def test_other_characters_are_replaced_and_two_originals_stay_two_names() -> None:
+def test_other_characters_are_replaced_and_different_names_stay_different() -> None:
     dotted, spaced = fit_name("a.b", 45), fit_name("a b", 45)
 
     assert dotted.startswith("a_b_")
@@ -74,7 +74,7 @@ def test_other_characters_are_replaced_and_two_originals_stay_two_names() -> Non
     assert dotted != spaced
 
 
-def test_the_rule_name_is_the_one_users_know() -> None:
+def test_the_rule_name_is_that_of_claude_code() -> None:
     assert build_rule_name("git", "log.all") == "mcp__git__log_all"
 
 

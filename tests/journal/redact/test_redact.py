@@ -1,4 +1,4 @@
-"""What is written down holds no secret, and everything else unchanged."""
+"""Redaction removes secrets and leaves everything else unchanged."""
 
 import json
 import random
@@ -87,7 +87,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("text", "redacted"), SECRETS)
-def test_a_secret_is_replaced_and_its_surroundings_stay(text: str, redacted: str) -> None:
+def test_a_secret_is_replaced_and_the_text_around_it_stays(text: str, redacted: str) -> None:
     assert redact_text(text) == redacted
 
 
@@ -139,12 +139,12 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("text", [*HARMLESS, "\n".join(HARMLESS)])
-def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+def test_text_that_only_resembles_a_secret_stays(text: str) -> None:
     assert redact_text(text) == text
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_picture_in_base64_stays(seed: int) -> None:
+def test_an_image_in_base64_stays(seed: int) -> None:
     picture = b64encode(random.Random(seed).randbytes(70_000)).decode("ascii")
 
     assert redact_text(f"data:image/png;base64,{picture}") == f"data:image/png;base64,{picture}"
@@ -189,7 +189,7 @@ JSON_VALUES: list[tuple[Json, Json]] = [
 
 
 @pytest.mark.parametrize(("value", "redacted"), JSON_VALUES)
-def test_json_is_redacted_by_its_names_and_its_texts(value: Json, redacted: Json) -> None:
+def test_json_is_redacted_by_its_keys_and_its_strings(value: Json, redacted: Json) -> None:
     assert redact(value) == redacted
 
 
@@ -231,12 +231,12 @@ def test_redacted_json_is_json_and_redacting_it_again_changes_nothing(value: Jso
     assert json.loads(json.dumps(once, allow_nan=False)) == once
 
 
-def test_a_long_text_is_cut_and_says_how_long_it_was() -> None:
+def test_a_long_text_is_cut_and_its_length_is_added() -> None:
     assert redact_text("ab " * 10, max_chars=5) == "ab ab… [30 characters in all]"
 
 
 @pytest.mark.parametrize("before", range(0, 60, 7))
-def test_a_secret_across_the_cut_is_not_shown_in_part(before: int) -> None:
+def test_no_part_of_a_secret_across_the_cut_is_shown(before: int) -> None:
     text = "." * before + " " + GITHUB + " " + "." * 50
 
     shown = redact_text(text, max_chars=30)
@@ -245,7 +245,7 @@ def test_a_secret_across_the_cut_is_not_shown_in_part(before: int) -> None:
     assert "aB3" not in shown
 
 
-def test_what_is_too_deep_or_too_much_is_left_out() -> None:
+def test_values_that_are_too_deep_or_too_many_are_left_out() -> None:
     deep: Json = "bottom"
     for _ in range(100_000):
         deep = [deep]
@@ -285,7 +285,7 @@ REPEATED = [
 
 
 @pytest.mark.parametrize("piece", REPEATED)
-def test_no_text_takes_long(piece: str) -> None:
+def test_redaction_takes_linear_time(piece: str) -> None:
     text = (piece * 100_000)[:100_000]
 
     began = time.process_time()
@@ -352,7 +352,7 @@ def gitleaks_rules(data_dir: Path) -> dict[str, str]:
     return {rule["id"]: in_python(rule["regex"]) for rule in rules if rule["regex"]}
 
 
-def test_of_secrets_that_say_what_they_are_nearly_all_are_redacted(data_dir: Path) -> None:
+def test_nearly_all_secrets_with_a_known_format_are_redacted(data_dir: Path) -> None:
     """The rest: patterns looser than what they mean (`hooks.slack.com` with any character for
     its dots, a bare git hash for Sourcegraph), YAML and PHP over lines of odd white space."""
     missed: list[str] = []
@@ -376,10 +376,10 @@ def test_of_secrets_that_say_what_they_are_nearly_all_are_redacted(data_dir: Pat
 @pytest.mark.parametrize(
     "written", ["{}_API_KEY={}", '"{}_secret": "{}"', "{}.password={}", "--{}-token {}"]
 )
-def test_secrets_without_a_look_of_their_own_are_redacted_by_their_name(
+def test_secrets_without_a_known_format_are_redacted_by_their_name(
     data_dir: Path, written: str
 ) -> None:
-    """A vendor's name alone (`adafruit = …`) gives nothing away here; a credential's name does."""
+    """A vendor's name alone (`adafruit = …`) is not a credential name."""
     missed: list[str] = []
     tried = 0
     for rule, regex in gitleaks_rules(data_dir).items():
