@@ -72,35 +72,35 @@ class HiddenPaths:
             return True
         # A link is also its target, and a rule may name a link that leads to this file.
         may_be_linked = text in self._link_targets or os.path.islink(text)  # noqa: PTH114  (asked of every file)
-        return may_be_linked and self._is_any_name_hidden(path)
+        return may_be_linked and self._is_target_hidden(path)
 
-    def _is_any_name_hidden(self, path: Path) -> bool:
+    def _is_target_hidden(self, path: Path) -> bool:
         try:
             names = resolve_all_names(str(path), None, self._anchors.home)
         except PathResolutionError:
             return True
-        return self._is_blocked(names) or bool(
-            self._rules.find_covering_any([names], self._anchors)
-        )
+        return self._is_any_name_hidden(names)
+
+    def _is_any_name_hidden(self, names: Sequence[Path]) -> bool:
+        if self._is_blocked(names):
+            return True
+        return bool(self._rules.find_covering_any([names], self._anchors))
 
     def _inspect_directory(self, directory: str, path: Path) -> _DirectoryState:
         try:
             names = resolve_all_names(directory, None, self._anchors.home)
         except PathResolutionError:
             return _DirectoryState(hidden=True, folds_case=False)
-        hidden = self._is_blocked(names) or bool(
-            self._rules.find_covering_any([names], self._anchors)
-        )
         folds = self._anchors.is_case_insensitive(path)
-        if hidden:
-            return _DirectoryState(hidden, folds)
+        if self._is_any_name_hidden(names):
+            return _DirectoryState(hidden=True, folds_case=folds)
         spellings = [
             _Spelling(index, relative, tuple(index.find_directory_candidates(relative)))
             for group, starts in self._starts
             for index in (group.get_folding_index() if folds else group.index,)
             for relative in _list_spellings(names, starts, fold=folds)
         ]
-        return _DirectoryState(hidden, folds, tuple(spellings))
+        return _DirectoryState(hidden=False, folds_case=folds, spellings=tuple(spellings))
 
 
 def _list_spellings(
