@@ -1,4 +1,4 @@
-"""The page on approvals, done as it is written."""
+"""The steps of the page on approvals work as written."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def typed(installed: Installation, command: str) -> str:
     return done.stdout
 
 
-async def test_the_terminal_answers_as_the_page_says(installed: Installation) -> None:
+async def test_the_terminal_works_as_the_page_describes(installed: Installation) -> None:
     (listing, listed), (answering, answered) = dialogue()
     async with installed.client() as client:
         refused = await client.call_tool("Bash", {"command": "npm test"})

@@ -1,4 +1,4 @@
-"""The page on hooks, done as it is written, with a real client in both eras."""
+"""The steps of the page on hooks work as written, with a real client in both eras."""
 
 import json
 import re
@@ -39,7 +39,7 @@ async def test_the_first_example_guards_every_call_of_bash(
 
 
 @pytest.mark.parametrize("text", re.findall(r"```json\n(.+?)\n```", PAGE, re.DOTALL))
-def test_every_example_is_read_without_a_problem(text: str) -> None:
+def test_every_example_is_parsed_without_a_problem(text: str) -> None:
     config, problems = parse_hooks([HookSource(json.loads(text)["hooks"], Path("settings.json"))])
 
     assert problems == ()

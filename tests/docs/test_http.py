@@ -1,4 +1,4 @@
-"""The page on HTTP, done as it is written."""
+"""The steps of the page on HTTP work as written."""
 
 import json
 import os

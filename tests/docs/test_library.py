@@ -1,4 +1,4 @@
-"""The page on the library and its examples, run as they are written."""
+"""The examples of the page on the library run as written."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What the README tells a stranger to do, done as it is written."""
+"""The steps of the README work as written."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def test_the_demo_command_works_in_a_fresh_copy(tmp_path: Path) -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
-def test_the_first_screen_says_what_it_is_and_fits_a_screen() -> None:
+def test_the_first_screen_describes_the_project_and_fits_a_screen() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     first_screen = text.split("\n## ")[0]
 
@@ -101,14 +101,14 @@ async def test_the_claude_desktop_snippet_reads_edits_and_runs(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
-def test_every_link_of_the_docs_leads_somewhere(page: Path) -> None:
+def test_every_link_of_the_docs_has_a_target(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text)
 
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
+def test_every_link_of_the_readme_has_a_target() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text)
 

@@ -1,4 +1,4 @@
-"""The page on results, done as it is written."""
+"""The steps of the page on results work as written."""
 
 import os
 import re

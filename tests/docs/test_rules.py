@@ -1,4 +1,4 @@
-"""What the documentation says of rules holds: its examples are rule tests, and are run."""
+"""The examples of rules in the documentation are rule tests, and they pass."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The page on the search for tools, done as it is written; and `mcp-dispatch search`."""
+"""The steps of the page on the tool search work as written; and `mcp-dispatch search`."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_the_command_prints_one_object(installed: Installation) -> None:
     ]
 
 
-def test_a_search_that_finds_nothing_says_so_within_eighty_columns(installed: Installation) -> None:
+def test_a_search_without_hits_is_explained_within_eighty_columns(installed: Installation) -> None:
     name = "a" * 60
     installed.upstream("raw", sys.executable, RAW, "--extra", name)
 
@@ -75,7 +75,7 @@ def test_a_search_that_finds_nothing_says_so_within_eighty_columns(installed: In
     assert max(map(len, crowded.stdout.splitlines())) <= 80
 
 
-def test_a_file_that_is_not_there_is_named(installed: Installation) -> None:
+def test_a_missing_file_is_named(installed: Installation) -> None:
     done = installed.flags("--mcp-config", "/nowhere.json").run("search", "x")
 
     assert done.returncode == 2

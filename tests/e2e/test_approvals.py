@@ -1,4 +1,4 @@
-"""Questions to real clients of both eras, and to a terminal beside them."""
+"""Approval questions to real clients of both eras, and to an attached terminal."""
 
 import json
 import os
@@ -74,7 +74,7 @@ async def until_denied(client: Client) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_lasting_yes_asks_no_more_and_writes_nothing_into_the_workspace(
+async def test_always_allow_asks_no_more_and_writes_nothing_into_the_workspace(
     installed: Installation, era: Era
 ) -> None:
     session, always = Person("allow for this session"), Person("always allow")
@@ -124,9 +124,7 @@ async def test_a_rule_that_denies_by_the_time_of_the_answer_denies(
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_is_overtaken_while_its_question_is_open(
-    installed: Installation, era: Era
-) -> None:
+async def test_other_calls_run_while_a_question_is_open(installed: Installation, era: Era) -> None:
     installed.rules(allow=["Edit(./**)"])
     clients: list[Client] = []
     written: list[str] = []
@@ -145,7 +143,7 @@ async def test_a_call_is_overtaken_while_its_question_is_open(
     assert "created" in written[0]
 
 
-async def test_a_form_that_nobody_answers_in_time_denies(installed: Installation) -> None:
+async def test_a_form_without_an_answer_in_time_denies(installed: Installation) -> None:
     installed.settings({"dispatch": {"approvals": {"timeoutSeconds": 0.3}}})
     person = Person("allow once", before=anyio.sleep_forever)
 
@@ -234,7 +232,7 @@ async def test_a_state_works_once_for_the_call_it_was_given_to(installed: Instal
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_with_nobody_to_ask_a_person_answers_on_the_command_line(
+async def test_without_elicitation_a_person_answers_on_the_command_line(
     installed: Installation, era: Era
 ) -> None:
     async with installed.client(era) as client:
@@ -264,7 +262,7 @@ async def test_with_nobody_to_ask_a_person_answers_on_the_command_line(
     assert "this client cannot be asked" in text_of(third)
 
 
-async def test_a_no_on_the_command_line_reaches_the_model_with_its_reason(
+async def test_a_denial_on_the_command_line_reaches_the_model_with_its_reason(
     installed: Installation,
 ) -> None:
     async with installed.client() as client:
@@ -316,7 +314,7 @@ async def test_a_call_waits_for_an_attached_terminal(installed: Installation, er
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_that_is_cancelled_takes_its_question_from_the_terminal(
+async def test_a_cancelled_call_removes_its_question_from_the_terminal(
     installed: Installation, era: Era
 ) -> None:
     ids: list[str] = []
@@ -340,7 +338,7 @@ async def test_a_call_that_is_cancelled_takes_its_question_from_the_terminal(
     assert [entry["outcome"] for entry in installed.journal()] == ["cancelled"]
 
 
-async def test_a_terminal_is_nothing_for_commands_that_a_model_runs(
+async def test_a_command_that_a_model_runs_cannot_answer_questions(
     installed: Installation,
 ) -> None:
     installed.rules(allow=["Bash"])
@@ -362,7 +360,7 @@ async def test_a_terminal_is_nothing_for_commands_that_a_model_runs(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere an orphan's line is lost")
-async def test_a_command_that_detaches_itself_and_drops_its_mark_is_turned_away(
+async def test_a_detached_command_without_its_environment_mark_is_rejected(
     installed: Installation,
 ) -> None:
     installed.rules(allow=["Bash"])
@@ -379,7 +377,7 @@ async def test_a_command_that_detaches_itself_and_drops_its_mark_is_turned_away(
     assert json.loads(heard) == {"refused": "it was started by an mcp-dispatch server"}
 
 
-async def test_a_server_that_is_killed_takes_its_questions_along(installed: Installation) -> None:
+async def test_the_questions_of_a_killed_server_disappear(installed: Installation) -> None:
     async with raw_server(installed) as server:
         await server.greet()
         await server.call(1, "Bash", command="touch a")
@@ -399,7 +397,9 @@ async def test_a_server_that_is_killed_takes_its_questions_along(installed: Inst
     assert list_sockets(installed.state / "run") == []
 
 
-async def test_always_counts_only_for_the_tool_as_it_was(installed: Installation) -> None:
+async def test_always_allow_ends_when_the_definition_of_the_tool_changes(
+    installed: Installation,
+) -> None:
     installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     path = own(installed)
     path.parent.mkdir(parents=True)
@@ -427,7 +427,7 @@ async def test_always_counts_only_for_the_tool_as_it_was(installed: Installation
     assert json.loads(path.read_text(encoding="utf-8"))["permissions"]["allow"] == rules
 
 
-async def test_where_only_managed_rules_allow_always_is_not_offered(tmp_path: Path) -> None:
+async def test_always_allow_is_not_offered_with_managed_rules_only(tmp_path: Path) -> None:
     home, caller = Home(tmp_path), ScriptedCaller(reply=Declined("no"))
     call = ToolCall("call", "call", "Bash", {"command": "make"})
     async with home.app() as running:

@@ -1,4 +1,4 @@
-"""Rules, hooks and the server behind us see the same arguments: those of one parse."""
+"""Rules, hooks and upstreams get the same arguments, parsed once."""
 
 import json
 import sys

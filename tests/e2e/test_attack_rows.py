@@ -1,4 +1,4 @@
-"""Which test stands for which row of data/attack-ideas.json, in the areas of servers behind us."""
+"""The tests of each row of data/attack-ideas.json, for the areas about upstream servers."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "policy/rules/test_parse.py::test_a_rule_whose_server_name_differs_by_case_is_reported",
         "policy/rules/test_parse.py::test_a_rule_whose_tool_name_differs_by_case_is_reported",
         "e2e/test_server_process.py::"
-        "test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_told_with_the_first_list",
+        "test_a_rule_that_differs_from_a_tool_only_in_case_is_reported_with_the_first_list",
     ),
     "A07": (
         "upstream/test_tool.py::test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other",
@@ -46,8 +46,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "A08": (
         "e2e/test_deferral.py::test_no_spelling_of_a_denied_name_finds_activates_or_calls_it",
-        "e2e/test_deferral.py::"
-        "test_rules_hooks_and_questions_are_about_the_call_inside_the_envelope",
+        "e2e/test_deferral.py::test_rules_hooks_and_questions_apply_to_the_call_inside_call_tool",
     ),
     "A09": (
         "upstream/test_definition_diff.py::test_a_swapped_tool_is_told_with_what_changed",
@@ -149,7 +148,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "server/http/test_startup.py::test_localhost_is_an_ipv4_address_and_has_a_port_chosen",
     ),
     "A63": (
-        "e2e/test_calls.py::test_bad_arguments_are_told_with_their_paths_and_nothing_runs",
+        "e2e/test_calls.py::test_invalid_arguments_are_reported_with_their_paths_and_nothing_runs",
         "pipeline/test_dispatcher.py::test_refusals_before_the_rules_fire_no_hook",
         "schema/test_validator.py::test_a_remote_reference_is_refused_and_never_requested",
         "schema/test_cost_bounds.py::test_doubling_references_are_refused_at_once",

@@ -53,7 +53,7 @@ async def test_a_background_command_is_read_while_it_runs_and_stopped(
     ]
 
 
-async def test_a_command_over_its_timeout_goes_on_in_the_background(
+async def test_a_command_over_its_timeout_continues_in_the_background(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["Bash"])

@@ -83,7 +83,7 @@ async def test_a_file_that_was_not_read_is_not_overwritten(
     assert path.read_text(encoding="utf-8") == "mine"
 
 
-async def test_a_command_runs_and_its_directory_is_kept_for_the_next(
+async def test_a_command_runs_in_the_directory_that_the_last_one_changed_to(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["Bash"])
@@ -114,7 +114,7 @@ async def test_an_upstream_tool_is_called_with_progress(installed: Installation,
     assert seen == [(1, 2, "counted to 1"), (2, 2, "counted to 2")]
 
 
-async def test_an_upstreams_protocol_error_comes_back_as_it_was(
+async def test_a_protocol_error_of_an_upstream_is_returned_unchanged(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["mcp__raw"])
@@ -142,7 +142,7 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_names(
     )
 
 
-async def test_bad_arguments_are_told_with_their_paths_and_nothing_runs(
+async def test_invalid_arguments_are_reported_with_their_paths_and_nothing_runs(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["mcp__demo"])
@@ -194,9 +194,7 @@ async def test_a_tool_denied_by_its_bare_name_is_not_listed(
     assert "a deny rule forbids it (Bash in " in text_of(called)
 
 
-async def test_a_person_who_allows_lets_the_call_run_once(
-    installed: Installation, era: Era
-) -> None:
+async def test_a_call_runs_once_after_a_person_allows_it(installed: Installation, era: Era) -> None:
     person = Person(decision="allow once")
 
     async with installed.client(era, elicitation_callback=person.answer) as client:
@@ -210,7 +208,7 @@ async def test_a_person_who_allows_lets_the_call_run_once(
     )
 
 
-async def test_a_person_who_refuses_is_heard_with_their_reason(
+async def test_a_denial_by_a_person_reaches_the_model_with_its_reason(
     installed: Installation, era: Era
 ) -> None:
     person = Person(decision="deny", reason="use make")
@@ -235,7 +233,7 @@ async def test_a_form_that_is_declined_or_dismissed_denies(
     assert not (installed.workspace / "ran").exists()
 
 
-async def test_with_nobody_to_ask_the_denial_says_which_line_would_allow_it(
+async def test_without_a_person_to_ask_the_denial_names_the_rule_that_would_allow_the_call(
     installed: Installation, era: Era
 ) -> None:
     async with installed.client(era) as client:
@@ -331,7 +329,9 @@ async def test_a_secret_in_the_arguments_does_not_reach_the_journal(
     assert all(secret not in file.read_text(encoding="utf-8") for file in files)
 
 
-async def test_what_the_upstream_says_passes_untouched(installed: Installation, era: Era) -> None:
+async def test_results_of_an_upstream_are_passed_on_unchanged(
+    installed: Installation, era: Era
+) -> None:
     installed.rules(allow=["mcp__raw"])
     installed.upstream("raw", sys.executable, RAW)
     meta: JsonObject = {}

@@ -1,4 +1,4 @@
-"""The real command line of Claude Code in front of the real server, with a scripted model."""
+"""The real command line of Claude Code with a real server and a scripted model."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def text_of(result: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(b.get("text", "") for b in content)
 
 
-def test_claude_code_searches_and_calls_the_tool_it_found_in_the_very_next_turn(
+def test_claude_code_calls_a_found_tool_in_the_next_turn(
     claude: str, installed: Installation
 ) -> None:
     installed.settings(ALWAYS).rules(allow=["mcp__demo"]).upstream("demo", *DEMO)

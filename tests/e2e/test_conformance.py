@@ -1,4 +1,4 @@
-"""The official conformance suite, where npm can fetch it."""
+"""The official conformance suite, if npm can fetch it."""
 
 import os
 import subprocess

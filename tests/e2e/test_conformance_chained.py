@@ -1,4 +1,4 @@
-"""The whole official conformance suite through us, where npm can fetch it."""
+"""The official conformance suite through mcp-dispatch, if npm can fetch it."""
 
 import os
 import subprocess

@@ -98,7 +98,7 @@ def tool_names(message: JsonObject) -> list[str]:
     return [str(tool["name"]) for tool in tools if isinstance(tool, dict)]
 
 
-async def test_a_client_that_follows_list_changed_has_the_tool_before_the_answer(
+async def test_a_client_that_follows_list_changed_has_the_tool_before_the_result(
     deferring: Installation,
 ) -> None:
     lists: list[list[str]] = []
@@ -117,7 +117,7 @@ async def test_a_client_that_follows_list_changed_has_the_tool_before_the_answer
     assert after.startswith(before[:-2] + b',{"name":"demo__remember"')
 
 
-async def test_a_client_that_ignores_list_changed_is_waited_for_once_and_told_to_use_call_tool(
+async def test_the_server_waits_once_for_a_client_that_ignores_list_changed_and_suggests_call_tool(
     deferring: Installation,
 ) -> None:
     async with raw_server(deferring) as server:
@@ -151,7 +151,7 @@ class Person:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_rules_hooks_and_questions_are_about_the_call_inside_the_envelope(
+async def test_rules_hooks_and_questions_apply_to_the_call_inside_call_tool(
     installed: Installation, era: Era
 ) -> None:
     installed.upstream("demo", *DEMO).settings(ALWAYS)
@@ -192,7 +192,7 @@ async def test_rules_hooks_and_questions_are_about_the_call_inside_the_envelope(
     assert told == ["mcp__demo__recall", "mcp__demo__remember"]
 
 
-async def test_the_clients_own_confirmation_does_not_cover_what_an_envelope_hides(
+async def test_a_confirmation_by_the_client_does_not_cover_a_call_inside_call_tool(
     installed: Installation,
 ) -> None:
     installed.settings(ALWAYS).upstream("demo", *DEMO).flags("--ask-fallback", "client")
@@ -206,7 +206,7 @@ async def test_the_clients_own_confirmation_does_not_cover_what_an_envelope_hide
     assert "--ask-fallback client does not cover a call through call_tool" in text_of(enveloped)
 
 
-async def test_a_deny_of_call_tool_closes_the_envelope_and_one_of_tool_search_loads_all(
+async def test_denying_call_tool_disables_it_and_denying_tool_search_lists_all_tools(
     installed: Installation,
 ) -> None:
     installed.settings(ALWAYS).upstream("demo", *DEMO)
@@ -236,7 +236,7 @@ async def list_until(server: RawServer, wanted: Sequence[str]) -> None:
                 message = await server.receive()
 
 
-async def test_a_tool_that_its_server_removes_or_renames_is_gone_from_list_search_and_calls(
+async def test_a_removed_or_renamed_tool_disappears_from_list_search_and_calls(
     installed: Installation,
 ) -> None:
     installed.settings(ALWAYS).rules(allow=["mcp__raw"])
@@ -358,7 +358,7 @@ async def test_a_static_list_in_auto_mode_has_the_tools_and_the_search(
     assert text_of(found).endswith(BY_NAME)
 
 
-async def test_never_offers_neither_the_search_nor_the_envelope(installed: Installation) -> None:
+async def test_mode_never_offers_neither_tool_search_nor_call_tool(installed: Installation) -> None:
     installed.settings({"dispatch": {"toolSearch": {"mode": "never", "maxTools": 0}}})
     installed.upstream("demo", *DEMO)
 

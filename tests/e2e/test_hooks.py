@@ -20,7 +20,7 @@ def hook(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_session_is_accompanied_from_its_first_call_to_its_end(
+async def test_session_hooks_run_from_the_first_call_to_the_end(
     installed: Installation, era: Era
 ) -> None:
     remember = {
@@ -64,7 +64,7 @@ async def test_a_session_is_accompanied_from_its_first_call_to_its_end(
     assert (ended["hook_event_name"], ended["reason"]) == ("SessionEnd", "other")
 
 
-async def test_a_session_over_http_ends_when_its_client_says_so(installed: Installation) -> None:
+async def test_a_session_over_http_ends_when_its_client_deletes_it(installed: Installation) -> None:
     installed.settings({"hooks": {"SessionEnd": [hook(command="cat > ended", timeout=30)]}})
     installed.file("notes.txt", "x")
     call: JsonObject = {"name": "Read", "arguments": {"file_path": "notes.txt"}}

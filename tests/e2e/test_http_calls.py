@@ -73,7 +73,7 @@ async def test_the_built_ins_are_listed_and_work(installed: Installation, era: E
 
 
 @every_era
-async def test_a_call_that_nothing_decides_is_asked_and_runs_after_a_yes(
+async def test_a_call_without_a_decision_runs_after_approval(
     installed: Installation, era: Era
 ) -> None:
     yes, no = Person(decision="allow once"), Person("decline")
@@ -110,7 +110,7 @@ async def test_progress_of_an_upstream_arrives_before_the_result(
 
 
 @every_era
-async def test_cancelling_a_call_ends_what_it_started(installed: Installation, era: Era) -> None:
+async def test_cancelling_a_call_ends_its_processes(installed: Installation, era: Era) -> None:
     installed.rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
 
@@ -150,7 +150,7 @@ async def call_and_leave(server: Serving, era: Era, installed: Installation) -> 
 
 
 @every_era
-async def test_a_client_that_goes_away_ends_what_its_call_started(
+async def test_the_processes_of_a_call_end_when_its_client_disconnects(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["Bash"])
@@ -216,7 +216,7 @@ async def test_a_background_task_ends_with_its_session(installed: Installation) 
         await until_gone(pid)
 
 
-async def test_a_changed_list_is_told_to_clients_of_either_era(installed: Installation) -> None:
+async def test_clients_of_both_eras_are_notified_of_a_changed_list(installed: Installation) -> None:
     settings = installed.config / "settings.json"
     settings.write_text("{}", encoding="utf-8")
     told = {era: anyio.Event() for era in ERAS}

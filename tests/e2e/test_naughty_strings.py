@@ -200,7 +200,7 @@ async def test_every_string_is_written_and_edited_in_byte_for_byte(
     assert wrong == []
 
 
-async def test_half_a_character_is_refused_in_every_field(trap: Trap) -> None:
+async def test_a_lone_surrogate_is_refused_in_every_field(trap: Trap) -> None:
     trap.installed.file("note.txt", "note\n")
     async with trap.installed.client() as client:
         tools = (await client.list_tools()).tools

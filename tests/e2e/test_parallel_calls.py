@@ -140,7 +140,7 @@ async def test_two_reads_a_write_and_two_reads_run_as_two_one_two(
     ]
 
 
-async def test_a_failing_command_cancels_the_one_behind_it_which_says_why(
+async def test_a_failed_command_cancels_the_queued_one_with_the_reason(
     installed: Installation, era: Era
 ) -> None:
     os.mkfifo(installed.workspace / "gate")

@@ -43,7 +43,7 @@ async def test_two_clients_are_asked_at_once_where_each_has_a_connection(tmp_pat
     assert "Name: Grace" in answers["Grace"]
 
 
-async def test_what_is_read_from_a_server_is_in_the_journal(tmp_path: Path) -> None:
+async def test_resources_read_from_a_server_are_in_the_journal(tmp_path: Path) -> None:
     installed = Installation(tmp_path)
     installed.upstream("everything", npm_program(EVERYTHING, "mcp-server-everything"), "stdio")
 

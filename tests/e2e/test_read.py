@@ -165,7 +165,7 @@ async def test_every_kind_of_file_gets_its_answer(installed: Installation, era: 
 
 
 @each_era
-async def test_what_the_kernel_offers_as_files_is_refused_even_where_a_rule_allows_it(
+async def test_kernel_files_are_refused_even_if_a_rule_allows_them(
     installed: Installation, era: Era
 ) -> None:
     installed.rules(allow=["Read(//**)"])
@@ -189,7 +189,7 @@ async def test_what_the_kernel_offers_as_files_is_refused_even_where_a_rule_allo
 
 
 @each_era
-async def test_a_file_outside_is_not_read_by_way_of_dots_or_a_link(
+async def test_a_file_outside_the_workspace_is_not_read_through_dots_or_a_link(
     installed: Installation, era: Era
 ) -> None:
     secret = installed.folder / "secret"
@@ -209,7 +209,7 @@ async def test_a_file_outside_is_not_read_by_way_of_dots_or_a_link(
 
 
 @each_era
-async def test_a_file_that_changes_while_it_is_read_is_said_to_have_changed(
+async def test_a_change_of_a_file_while_it_is_read_is_reported(
     installed: Installation, era: Era
 ) -> None:
     path = installed.workspace / "growing"

@@ -1,4 +1,4 @@
-"""The attacks on results of data/attack-ideas.json that are not tested where their room is.
+"""The attacks on results in data/attack-ideas.json that tests/results does not cover.
 
 A38 and A39: test_serve_results, test_results_replace. A40: test_state. A41: test_results_retention
 and the full disk of test_serve_results. A42: test_web_fetch, test_wire_codec, test_results_media.
@@ -40,7 +40,7 @@ def tool(result: JsonObject, **definition: Json) -> JsonObject:
 
 
 @each_era
-async def test_a_link_of_a_server_is_handed_on_and_never_followed(
+async def test_a_resource_link_of_a_server_is_passed_on_and_never_followed(
     installed: Installation, era: Era
 ) -> None:
     """A46: nothing of the file that it names is in the answer."""
@@ -58,7 +58,7 @@ async def test_a_link_of_a_server_is_handed_on_and_never_followed(
 
 
 @each_era
-async def test_what_a_server_is_called_forges_no_line_of_the_log(
+async def test_the_name_of_a_server_cannot_forge_a_log_line(
     installed: Installation, era: Era
 ) -> None:
     """A47: control characters in names and schemas are escaped, one record a line."""

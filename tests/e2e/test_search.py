@@ -68,7 +68,7 @@ async def test_a_page_of_a_host_that_a_rule_names_comes_back_as_markdown(
     assert "x()" not in text_of(fetched)
 
 
-async def test_a_bare_allow_does_not_open_addresses_of_this_machine(
+async def test_a_bare_allow_rule_does_not_permit_local_addresses(
     installed: Installation, era: Era, page: str
 ) -> None:
     installed.rules(allow=["WebFetch"])

@@ -1,4 +1,4 @@
-"""server-everything (npm) behind us: all that it can do, for real clients of both eras."""
+"""All features of server-everything (npm) as an upstream, with real clients of both eras."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -66,7 +66,7 @@ async def client_of(
             yield client
 
 
-async def test_what_it_asks_and_tells_reaches_the_client(tmp_path: Path, era: Era) -> None:
+async def test_its_requests_and_notifications_reach_the_client(tmp_path: Path, era: Era) -> None:
     person = Person()
     reached: list[float] = []
 

@@ -1,4 +1,4 @@
-"""The server process itself: what clients and signals do to it, and what it leaves behind."""
+"""The server process: behaviour on client errors and signals, and cleanup at the end."""
 
 import os
 import re
@@ -218,7 +218,7 @@ async def test_a_signal_shuts_the_server_down_in_order(
         (["--workspace", "/nowhere/at/all"], "--workspace /nowhere/at/all: not a directory"),
     ],
 )
-def test_a_problem_at_the_start_is_one_line_with_the_place_of_the_log(
+def test_a_problem_at_the_start_is_one_line_with_the_path_of_the_log(
     installed: Installation, flags: list[str], problem: str
 ) -> None:
     done = subprocess.run(
@@ -240,7 +240,9 @@ def test_a_problem_at_the_start_is_one_line_with_the_place_of_the_log(
     assert Path(log.group(1)).is_file()
 
 
-def test_a_state_directory_that_cannot_be_made_is_one_line(installed: Installation) -> None:
+def test_a_state_directory_that_cannot_be_created_is_reported_in_one_line(
+    installed: Installation,
+) -> None:
     blocked = installed.folder / "file"
     blocked.write_text("", encoding="utf-8")
 
@@ -275,7 +277,7 @@ async def seconds_for(server: RawServer, id: int, megabytes: int) -> float:
     return cpu_seconds(server.child.pid) - begun
 
 
-async def test_fifty_megabytes_there_and_back_take_time_linear_in_their_size(
+async def test_a_call_with_fifty_megabytes_takes_linear_time(
     installed: Installation,
 ) -> None:
     installed.rules(allow=["mcp__raw"])
@@ -316,7 +318,7 @@ async def test_a_restart_of_an_upstream_harms_neither_the_server_nor_other_tools
     assert "result" in again
 
 
-async def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_told_with_the_first_list(
+async def test_a_rule_that_differs_from_a_tool_only_in_case_is_reported_with_the_first_list(
     installed: Installation,
 ) -> None:
     installed.rules(deny=["mcp__demo__Recall", "mcp__demo__remember"])
@@ -338,7 +340,7 @@ async def test_a_rule_that_misses_a_tool_by_the_case_of_a_letter_is_told_with_th
     assert b'"demo__recall"' in done.stdout
 
 
-async def test_a_rule_that_misses_a_server_by_the_case_of_a_letter_is_told_at_the_start(
+async def test_a_rule_that_differs_from_a_server_only_in_case_is_reported_at_the_start(
     installed: Installation,
 ) -> None:
     installed.rules(deny=["mcp__Demo"])

@@ -105,7 +105,7 @@ async def test_a_state_that_comes_with_another_request_is_refused_and_the_call_w
     assert len(read_received(log, "tools/call")) == 1
 
 
-async def test_a_server_hears_that_the_directories_it_may_know_of_are_others(
+async def test_a_server_is_notified_when_its_roots_change(
     installed: Installation,
 ) -> None:
     log = asking(installed)

@@ -1,4 +1,4 @@
-"""What a start costs with many upstreams whose tools are known."""
+"""The cost of a start with many upstreams whose tools are cached."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Structured content and output schemas in front of real validating clients, in both eras."""
+"""Structured content and output schemas with real validating clients, in both eras."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A real MCP client in front of a real server process, in either era."""
+"""A real MCP client connected to a real server process, in either era."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A scope as the file tools see it, and a call's way through a tool: check, run, remember."""
+"""A scope for file tools, and the steps of a call: check, run, apply the changes."""
 
 from pathlib import Path
 

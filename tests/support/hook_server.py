@@ -1,4 +1,4 @@
-"""Hooks for tests: told of any event by its name, their effect written in a few letters."""
+"""Hooks for tests that record events by name; a short code sets their effect."""
 
 import json
 import os

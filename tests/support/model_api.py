@@ -1,4 +1,4 @@
-"""A scripted stand-in for a model's API: a real HTTP server that streams the events of a message."""
+"""A scripted model API: a real HTTP server that streams the events of a message."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence

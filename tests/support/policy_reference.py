@@ -1,4 +1,4 @@
-"""The decision once more, written from docs/rules.md alone: small, slow, and apart from the other.
+"""A second implementation of the decision, written from docs/rules.md alone: small and slow.
 
 It knows calls of a few tools, commands of plain words, and no links. Work is done in `/workspace`,
 home is `/home/someone`, and the settings file lies in `/config`.

@@ -1,4 +1,4 @@
-"""A server in small: owns one shell with children of every stubborn kind, and waits to be killed.
+"""A minimal server: starts a shell with children that are hard to end, and waits to be killed.
 
 Prints the run's id and the watchdog's process id once all of them are up.
 """

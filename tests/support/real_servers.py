@@ -1,4 +1,4 @@
-"""Published MCP servers, installed once into `.cache`, for tests that want the real thing."""
+"""Published MCP servers, installed once into `.cache`, for tests with real servers."""
 
 import fcntl
 import shutil

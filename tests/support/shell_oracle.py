@@ -1,4 +1,4 @@
-"""Bash as the oracle: which argument lists a text really starts, and which files it opens."""
+"""Runs a text in Bash to record the argument lists it starts and the files it opens."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A bare client over real pipes for the tests of the wire: lines out, lines in, no SDK."""
+"""A minimal client over real pipes, without the SDK, for tests of the wire format."""
 
 import os
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""The clients of the TypeScript SDK, 1.x and 2.x, in front of a real server process."""
+"""The clients of the TypeScript SDK, 1.x and 2.x, connected to a real server process."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A small real web server on loopback: raw answers by path, so that it can also misbehave."""
+"""A small web server on loopback that sends raw responses by path, valid or not."""
 
 import datetime
 import ssl
