@@ -7,11 +7,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from mcp.shared.dispatcher import CallOptions, DispatchContext
-from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from mcp_dispatch.concurrency.change_signal import ChangeSignal
@@ -36,6 +31,15 @@ from mcp_dispatch.upstream.requests.request import UpstreamRequest
 from mcp_dispatch.upstream.transports.base import Transport
 from mcp_dispatch.upstream.transports.param_headers import ParamHeaders
 from mcp_dispatch.wire.codec import Unencodable
+from mcp_dispatch.wire.sdk import (
+    CallOptions,
+    DispatchContext,
+    JSONRPCDispatcher,
+    MCPError,
+    ServerMessageMetadata,
+    SessionMessage,
+    TransportContext,
+)
 from mcp_dispatch.wire.sdk_streams import SessionReader
 
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from mcp_dispatch import __version__
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.upstream.errors import HandshakeFailed
 from mcp_dispatch.upstream.requests.request import UpstreamRequest
+from mcp_dispatch.wire.sdk import MCPError
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-dispatch", "version": __version__}
 MODERN_VERSION: Final = MODERN_PROTOCOL_VERSIONS[-1]

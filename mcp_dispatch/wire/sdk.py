@@ -1,4 +1,10 @@
-"""The only module that imports the SDK's provisional interfaces; a contract test watches it."""
+"""The only module that imports the SDK's provisional interfaces; a contract test watches it.
+
+Other modules import the names of the SDK from here.
+"""
+
+# ruff: noqa: F401
+# pyright: reportUnusedImport=false
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -23,6 +29,16 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Outbound, coerce_request_id
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import (
     ClientMessageMetadata,
@@ -43,55 +59,6 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_dispatch.model.json import Json, JsonObject
-
-__all__ = [
-    "PRINCIPAL_KEY",
-    "REQUEST_ENDED_KEY",
-    "CallNext",
-    "CallOptions",
-    "ClientMessageMetadata",
-    "Context",
-    "DispatchContext",
-    "DispatchServer",
-    "InMemorySubscriptionBus",
-    "JSONRPCDispatcher",
-    "ListenHandler",
-    "MCPError",
-    "MessageMetadata",
-    "Middleware",
-    "Outbound",
-    "PromptsListChanged",
-    "ResourceUpdated",
-    "ResourcesListChanged",
-    "Result",
-    "ServerMessageMetadata",
-    "SessionMessage",
-    "SessionReader",
-    "SessionWriter",
-    "StreamableHTTPSessionManager",
-    "SubscriptionBus",
-    "ToolsListChanged",
-    "TransportContext",
-    "coerce_request_id",
-    "complete_result",
-    "create_state_boundary",
-    "get_client_capabilities",
-    "get_connection_outbound",
-    "get_connection_state",
-    "get_principal",
-    "get_progress_token",
-    "get_raw_meta",
-    "get_request_ended",
-    "get_request_outbound",
-    "is_modern",
-    "is_open",
-    "on_connection_end",
-    "open_dispatcher",
-    "send_progress",
-    "serve",
-    "with_capabilities",
-    "with_instructions",
-]
 
 Context = ServerRequestContext[Any, Any]
 Middleware = ServerMiddleware[Any]

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcp_dispatch.model.json import JsonObject
@@ -38,6 +37,7 @@ from mcp_dispatch.upstream.transports.mailbox import Inbox, Outbox
 from mcp_dispatch.upstream.transports.sse_parser import StreamPosition, parse_events
 from mcp_dispatch.wire.codec import encode
 from mcp_dispatch.wire.jsonrpc import from_session_message, parse_request_id
+from mcp_dispatch.wire.sdk import ClientMessageMetadata, SessionMessage
 from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionWriter
 
 _MAX_WAIT_SECONDS: Final = 30.0

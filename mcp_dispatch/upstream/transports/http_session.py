@@ -4,16 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mcp.shared.inbound import (
+from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.upstream.errors import RequestNotExecuted
+from mcp_dispatch.wire.sdk import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
     NAME_BEARING_METHODS,
     encode_header_value,
 )
-
-from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.upstream.errors import RequestNotExecuted
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 

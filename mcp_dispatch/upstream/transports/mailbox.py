@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import anyio
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import RequestId
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import Undecodable, decode
 from mcp_dispatch.wire.jsonrpc import build_error_message, check_envelope, to_session_message
+from mcp_dispatch.wire.sdk import ServerMessageMetadata, SessionMessage
 from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionWriter
 
 _MAX_QUEUED: Final = 16

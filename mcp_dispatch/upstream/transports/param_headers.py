@@ -1,9 +1,8 @@
 """Arguments that 2026-07-28 repeats in HTTP headers, for proxies that do not read bodies."""
 
-from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
-
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.upstream.pagination import Listing
+from mcp_dispatch.wire.sdk import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 
 
 class ParamHeaders:

@@ -5,7 +5,6 @@ from typing import Final
 import anyio
 import httpx2
 from anyio.abc import TaskStatus
-from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcp_dispatch.upstream.errors import RequestLost, RequestNotExecuted, UpstreamError
@@ -16,6 +15,7 @@ from mcp_dispatch.upstream.transports.mailbox import Inbox, Outbox
 from mcp_dispatch.upstream.transports.sse_parser import SseEvent, parse_events
 from mcp_dispatch.wire.codec import encode
 from mcp_dispatch.wire.jsonrpc import from_session_message
+from mcp_dispatch.wire.sdk import SessionMessage
 from mcp_dispatch.wire.sdk_streams import OnInvalidLine, SessionReader, SessionWriter
 
 # Seconds that a server may take to accept a message; its answer arrives on the stream.

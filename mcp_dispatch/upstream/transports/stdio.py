@@ -6,13 +6,13 @@ from typing import Final
 import anyio
 import anyio.abc
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
 from mcp_types import RequestId
 
 from mcp_dispatch.upstream.config.model import MAX_MESSAGE_BYTES
 from mcp_dispatch.upstream.errors import UpstreamError
 from mcp_dispatch.upstream.transports.process import ServerProcess
 from mcp_dispatch.wire.lines import BoundedLineReader
+from mcp_dispatch.wire.sdk import SessionMessage
 from mcp_dispatch.wire.sdk_streams import (
     MessageReader,
     MessageWriter,
