@@ -1,4 +1,4 @@
-"""What a hook does when its event comes: run a program, post to a URL, call an upstream's tool."""
+"""Hook actions: run a program, post to a URL, or call a tool of an upstream server."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -13,14 +13,14 @@ Shell = Literal["sh", "bash"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ActionOptions:
-    """What every hook may say of itself. `timeout` is None where it says nothing."""
+    """Options of every hook. `timeout` is in seconds, None if the hook sets none."""
 
     timeout: float | None = None
     condition: str | None = None
-    """The rule in `if`: the hook is for the calls that it speaks of."""
+    """The permission rule in `if`: the hook runs only for calls that match it."""
     block_on_failure: bool = False
     status: str = ""
-    """Told to the client while the hook runs."""
+    """Sent to the client as progress while the hook runs."""
 
     @property
     def timeout_seconds(self) -> float:
@@ -29,13 +29,13 @@ class _ActionOptions:
 
 @dataclass(frozen=True, slots=True)
 class HookCommand(_ActionOptions):
-    """A program to run. With `args` it is started directly, without them a shell reads it."""
+    """A program to run: directly if `args` is set, otherwise through a shell."""
 
     command: str
     args: tuple[str, ...] | None = None
     shell: Shell = "sh"
     background: bool = False
-    """`async`: nothing waits for it, and it decides nothing."""
+    """`async`: the call does not wait for the hook, and the hook decides nothing."""
 
     @property
     def label(self) -> str:
@@ -44,7 +44,7 @@ class HookCommand(_ActionOptions):
 
 @dataclass(frozen=True, slots=True)
 class HttpPost(_ActionOptions):
-    """The event's document, posted. `variables` are those that may stand in `headers`."""
+    """A POST of the hook input. `variables` lists the environment variables that `headers` may use."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -53,14 +53,14 @@ class HttpPost(_ActionOptions):
 
     @property
     def label(self) -> str:
-        """Without what may be a secret: user, password, query."""
+        """The URL without parts that may be secret: user, password and query."""
         parts = urlsplit(self.url)
         return format_excerpt(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCall(_ActionOptions):
-    """A tool of an upstream server. `input` is JSON, so that equal hooks are equal."""
+    """A call of an upstream tool. `input` is JSON text, so that equal hooks compare equal."""
 
     server: str
     tool: str

@@ -1,4 +1,4 @@
-"""Which hooks there are: the `hooks` object of settings files, read and checked."""
+"""Parses the `hooks` objects of settings files into a `HookConfig`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from mcp_dispatch.settings.problems import ProblemReporter, SettingsProblem, des
 _GROUP_KEYS: Final = frozenset({"matcher", "hooks"})
 
 ConditionCheck = Callable[[str], str | None]
-"""What is wrong with the rule in an `if`; None where it can be read."""
+"""Returns the problem of the rule in an `if`, or None if the rule can be parsed."""
 
 
 def _accept_condition(_: str) -> None:
@@ -56,7 +56,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class MatchedHook:
-    """A hook that runs for a call. What it allows counts only if it is surely meant for it."""
+    """A hook that runs for a call. Its allow counts only if `sure`: matcher and `if` match for certain."""
 
     hook: Hook
     sure: bool
@@ -69,20 +69,24 @@ class HookConfig:
     hooks: tuple[Hook, ...] = ()
 
     def filter_by_event(self, event: HookEventName) -> "HookConfig":
-        """Those that wait for one event."""
+        """Return the hooks of one event."""
         return HookConfig(tuple(hook for hook in self.hooks if hook.event is event))
 
     def find_matching(self, event: HookEventName, subject: str) -> tuple[MatchedHook, ...]:
-        """The hooks to run for this tool, server or occasion, as far as matchers say; the same
-        action named several times runs once."""
+        """Return the hooks whose matcher accepts `subject`: a tool, a server or a session source.
+
+        An action that is configured several times runs once.
+        """
         found: dict[Action, MatchedHook] = {}
         for hook in self.hooks:
-            fit = MatchResult.NO if hook.event is not event else hook.matcher.match(subject)
-            if fit is MatchResult.NO:
+            match_result = (
+                MatchResult.NO if hook.event is not event else hook.matcher.match(subject)
+            )
+            if match_result is MatchResult.NO:
                 continue
-            sure = fit is MatchResult.YES
-            known = found.get(hook.action)
-            if known is None or (sure and not known.sure):
+            sure = match_result is MatchResult.YES
+            previous = found.get(hook.action)
+            if previous is None or (sure and not previous.sure):
                 found[hook.action] = MatchedHook(hook, sure)
         return tuple(found.values())
 
@@ -90,10 +94,10 @@ class HookConfig:
 def parse_hooks(
     sources: Sequence[HookSource], check_condition: ConditionCheck = _accept_condition
 ) -> tuple[HookConfig, tuple[SettingsProblem, ...]]:
-    """The hooks of all files in the order given, and what was skipped or read differently.
+    """Return the hooks of all files in the given order, and a problem for each invalid entry.
 
-    Only what cannot be run is skipped. A hook with one bad option runs without that option: a
-    guard that is left out guards nothing.
+    A hook is skipped only if it cannot run. With an invalid option it runs without that option,
+    because skipping a hook that guards a tool would leave the tool unguarded.
     """
     problems: list[SettingsProblem] = []
     hooks: list[Hook] = []
@@ -180,15 +184,15 @@ def _parse_group_matcher(
 def _can_apply(
     event: HookEventName, action: Action, check_condition: ConditionCheck, report: ProblemReporter
 ) -> bool:
-    """A rule says something about one call only; elsewhere its hook never runs."""
+    """Report problems of `if`. Return False if the event has no call that a rule could match."""
     if action.condition is None:
         return True
     if event not in SINGLE_CALL_EVENTS:
         report.report(f"{event.value} is not about one call of a tool; the hook does not run")
         return False
-    if why := check_condition(action.condition):
+    if problem := check_condition(action.condition):
         report.report(
-            f"{describe_value(action.condition)}: {why}; the hook runs whenever its matcher fits, "
+            f"{describe_value(action.condition)}: {problem}; the hook runs whenever its matcher fits, "
             "and what it allows does not count"
         )
     return True

@@ -1,4 +1,4 @@
-"""One hook as it is written in a settings file, and the action it stands for."""
+"""Validates one hook entry of a settings file and converts it to an action."""
 
 import json
 from typing import Annotated, Final, Literal, TypedDict, TypeVar, cast
@@ -31,7 +31,7 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class _Entry(BaseModel):
-    """Strict: a number is not taken for a text."""
+    """Keys of every hook type. Strict: a number is not accepted as a string."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -91,7 +91,7 @@ class _CommonOptions(TypedDict):
 
 
 def parse_action(entry: Json, report: ProblemReporter) -> Action | None:
-    """What the hook does, or None once it has been reported why it cannot be done."""
+    """Return the action of the entry, or None after reporting why the hook cannot run."""
     if not isinstance(entry, dict):
         report.report_unexpected('an object with "type"', entry)
         return None
@@ -110,39 +110,39 @@ def parse_action(entry: Json, report: ProblemReporter) -> Action | None:
 
 
 def _parse_command(entry: JsonObject, report: ProblemReporter) -> HookCommand | None:
-    written = _validate_entry(_CommandEntry, entry, report)
-    if written is None:
+    parsed = _validate_entry(_CommandEntry, entry, report)
+    if parsed is None:
         return None
     return HookCommand(
-        command=written.command,
-        args=tuple(written.args) if "args" in entry else None,
+        command=parsed.command,
+        args=tuple(parsed.args) if "args" in entry else None,
         shell="bash" if "shell" in entry else "sh",
-        background=written.background,
-        **_collect_common_options(entry, written),
+        background=parsed.background,
+        **_collect_common_options(entry, parsed),
     )
 
 
 def _parse_http(entry: JsonObject, report: ProblemReporter) -> HttpPost | None:
-    written = _validate_entry(_HttpEntry, entry, report)
-    if written is None:
+    parsed = _validate_entry(_HttpEntry, entry, report)
+    if parsed is None:
         return None
     return HttpPost(
-        url=written.url,
-        headers=tuple(written.headers.items()),
-        variables=tuple(written.allowed_env_vars),
-        **_collect_common_options(entry, written),
+        url=parsed.url,
+        headers=tuple(parsed.headers.items()),
+        variables=tuple(parsed.allowed_env_vars),
+        **_collect_common_options(entry, parsed),
     )
 
 
 def _parse_mcp_tool(entry: JsonObject, report: ProblemReporter) -> UpstreamCall | None:
-    written = _validate_entry(_UpstreamEntry, entry, report)
-    if written is None:
+    parsed = _validate_entry(_UpstreamEntry, entry, report)
+    if parsed is None:
         return None
     return UpstreamCall(
-        server=written.server,
-        tool=written.tool,
-        input=json.dumps(written.input, sort_keys=True),
-        **_collect_common_options(entry, written),
+        server=parsed.server,
+        tool=parsed.tool,
+        input=json.dumps(parsed.input, sort_keys=True),
+        **_collect_common_options(entry, parsed),
     )
 
 
@@ -165,22 +165,22 @@ def _read_condition(entry: JsonObject) -> str | None:
 def _validate_entry(
     model: type[_AnyEntry], entry: JsonObject, report: ProblemReporter
 ) -> _AnyEntry | None:
-    """With one bad option the hook runs without that option; else it does not run."""
-    wrong: dict[str, Json] = {}
+    """Return the entry without invalid options, or None if a required key is invalid."""
+    invalid: dict[str, Json] = {}
     try:
-        written = model.model_validate(entry)
+        parsed = model.model_validate(entry)
     except ValidationError as error:
-        wrong = {str(fault["loc"][0]): cast(Json, fault["input"]) for fault in error.errors()}
-        written = None
-    for key, value in wrong.items():
-        got = describe_value(None if key not in entry else value)
-        kept = "the default is used" if key in _OPTIONAL_KEYS else "the hook does not run"
-        report.enter_key(key).report(f"expected {_EXPECTATIONS[key]}, got {got}; {kept}")
-    if wrong.keys() - _OPTIONAL_KEYS:
+        invalid = {str(fault["loc"][0]): cast(Json, fault["input"]) for fault in error.errors()}
+        parsed = None
+    for key, value in invalid.items():
+        found = describe_value(None if key not in entry else value)
+        consequence = "the default is used" if key in _OPTIONAL_KEYS else "the hook does not run"
+        report.enter_key(key).report(f"expected {_EXPECTATIONS[key]}, got {found}; {consequence}")
+    if invalid.keys() - _OPTIONAL_KEYS:
         return None
     _report_unknown_keys(model, entry, report)
-    good = {key: entry[key] for key in entry.keys() - wrong.keys()}
-    return written or model.model_validate(good)
+    valid = {key: entry[key] for key in entry.keys() - invalid.keys()}
+    return parsed or model.model_validate(valid)
 
 
 def _report_unknown_keys(model: type[_Entry], entry: JsonObject, report: ProblemReporter) -> None:

@@ -1,4 +1,4 @@
-"""All matching hooks of one event: run side by side, each to its end, heard, logged and recorded."""
+"""Runs all matching hooks of one event concurrently, and logs and records their answers."""
 
 import logging
 import time
@@ -24,7 +24,7 @@ from mcp_dispatch.processes.children import ProcessGroup
 
 
 def build_records(name: str, reply: HookReply) -> Iterator[HookRecord]:
-    """One line for each thing that a hook did, in the order in which it matters."""
+    """Yield a journal record for each part of the answer: failure, decision, context, stop."""
     answer, hook = reply.answer, reply.hook
     if answer.failure is not None and answer.failure.timed_out:
         yield build_cancelled_record(name, hook, answer.failure.message)
@@ -33,8 +33,8 @@ def build_records(name: str, reply: HookReply) -> Iterator[HookRecord]:
             HookEvent.ERROR, name, {**_describe_hook(hook), "error": answer.failure.message}
         )
     if answer.effect is not None:
-        decided: JsonObject = {"decision": answer.effect.name.lower(), "reason": answer.reason}
-        yield HookRecord(HookEvent.PERMISSION_DECISION, name, {**_describe_hook(hook), **decided})
+        decision: JsonObject = {"decision": answer.effect.name.lower(), "reason": answer.reason}
+        yield HookRecord(HookEvent.PERMISSION_DECISION, name, {**_describe_hook(hook), **decision})
     if answer.context:
         yield HookRecord(
             HookEvent.ADDITIONAL_CONTEXT, name, {**_describe_hook(hook), "content": answer.context}
@@ -90,7 +90,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HookInvocation:
-    """What happened: the event, what it is about (a tool, a server), and the document of it."""
+    """One event: its subject (a tool, a server or a session source) and the input document."""
 
     event: HookEventName
     subject: str
@@ -103,7 +103,7 @@ class HookInvocation:
 
 
 class HookEngine:
-    """`children` keeps the hooks that nobody waits for."""
+    """Runs hooks. Background hooks run as tasks of `processes`."""
 
     def __init__(
         self,
@@ -120,16 +120,19 @@ class HookEngine:
     async def run_hooks(
         self, matching: Sequence[MatchedHook], invocation: HookInvocation
     ) -> list[HookReply]:
-        """Their answers in configuration order, whichever came first."""
-        spoken: dict[int, HookReply] = {}
+        """Return the answers in configuration order, whatever order the hooks finish in.
+
+        Background hooks are started and not waited for, so their answers are not included.
+        """
+        replies_by_position: dict[int, HookReply] = {}
         started = time.monotonic()
 
         async def run_hook(position: int, matched: MatchedHook) -> None:
-            spoken[position] = await self._run_hook(matched, invocation)
+            replies_by_position[position] = await self._run_hook(matched, invocation)
 
         async with anyio.create_task_group() as tasks:
-            for place, matched in enumerate(matching):
-                # What ends with the session has nothing to come after it.
+            for position, matched in enumerate(matching):
+                # After SessionEnd nothing is left that could wait for a background hook.
                 if (
                     matched.hook.action.background
                     and invocation.event is not HookEventName.SESSION_END
@@ -138,65 +141,68 @@ class HookEngine:
                         partial(self._run_in_background, matched, invocation)
                     )
                 else:
-                    tasks.start_soon(run_hook, place, matched)
-        heard = [spoken[place] for place in sorted(spoken)]
-        if heard:
+                    tasks.start_soon(run_hook, position, matched)
+        replies = [replies_by_position[position] for position in sorted(replies_by_position)]
+        if replies:
             seconds = time.monotonic() - started
             await invocation.context.sink.record(
-                build_summary_record(invocation.name, heard, seconds)
+                build_summary_record(invocation.name, replies, seconds)
             )
-        return heard
+        return replies
 
     async def _run_hook(self, matched: MatchedHook, invocation: HookInvocation) -> HookReply:
-        hook, outlets = matched.hook, invocation.context.sink
+        hook, sink = matched.hook, invocation.context.sink
         if hook.action.status:
-            await outlets.show_status(escape_unprintable(hook.action.status))
+            await sink.show_status(escape_unprintable(hook.action.status))
         try:
             answer = await self._collect_answer(hook, invocation)
         except anyio.get_cancelled_exc_class():
-            await outlets.record(
+            await sink.record(
                 build_cancelled_record(invocation.name, hook, "the call was cancelled")
             )
             raise
         if len(answer.context) > MAX_TEXT_CHARS:
-            answer = replace(answer, context=await outlets.store_text(answer.context))
-        spoken = build_reply(matched, answer, invocation.subject)
-        _log_reply(invocation.name, spoken)
-        for record in build_records(invocation.name, spoken):
-            await outlets.record(record)
-        return spoken
+            answer = replace(answer, context=await sink.store_text(answer.context))
+        reply = build_reply(matched, answer, invocation.subject)
+        _log_reply(invocation.name, reply)
+        for record in build_records(invocation.name, reply):
+            await sink.record(record)
+        return reply
 
     async def _run_in_background(self, matched: MatchedHook, invocation: HookInvocation) -> None:
-        """What it says for the model waits for the next result."""
+        """Run the hook and add its context for the model to the next result."""
         try:
-            spoken = await self._run_hook(matched, invocation)
-        except Exception:  # it runs beside everything: its trouble is its own
+            reply = await self._run_hook(matched, invocation)
+        except Exception:  # a background task: an error here must not end other tasks
             logger.exception("hook %s failed unexpectedly", matched.hook.action.label)
             return
-        if text := format_context(invocation.subject, spoken):
+        if text := format_context(invocation.subject, reply):
             invocation.context.sink.add_note(text)
 
     async def _collect_answer(self, hook: Hook, invocation: HookInvocation) -> HookAnswer:
-        heard = await self._execute_action(hook, invocation)
-        if isinstance(heard, HookFailure):
-            return HookAnswer(failure=heard)
-        if heard.stderr:
+        output = await self._execute_action(hook, invocation)
+        if isinstance(output, HookFailure):
+            return HookAnswer(failure=output)
+        if output.stderr:
             _log_message(
-                logging.DEBUG, invocation.name, hook, f"stderr: {extract_first_line(heard.stderr)}"
+                logging.DEBUG,
+                invocation.name,
+                hook,
+                f"stderr: {extract_first_line(output.stderr)}",
             )
-        return parse_answer(hook.event, heard)
+        return parse_answer(hook.event, output)
 
     async def _execute_action(
         self, hook: Hook, invocation: HookInvocation
     ) -> HookOutput | HookFailure:
-        document, circumstances = invocation.document, invocation.context
+        document, context = invocation.document, invocation.context
         match hook.action:
             case HookCommand() as command:
-                return await self._commands.run(command, document, circumstances)
+                return await self._commands.run(command, document, context)
             case HttpPost() as post:
                 return await self._posts.run(post, document)
             case UpstreamCall() as call:
-                return await self._upstreams.run(call, document, hook.origin, circumstances)
+                return await self._upstreams.run(call, document, hook.origin, context)
             case _:
                 assert_never(hook.action)
 

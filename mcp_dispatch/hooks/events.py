@@ -1,11 +1,11 @@
-"""The events a hook can wait for: those that happen here, and those that never do."""
+"""Hook events: those that this server fires, and those of Claude Code that it never fires."""
 
 from enum import Enum
 from typing import Final
 
 
 class HookEventName(Enum):
-    """An event that is fired here. The value is the name in settings.json."""
+    """An event that this server fires. The value is its name in settings.json."""
 
     PRE_TOOL_USE = "PreToolUse"
     POST_TOOL_USE = "PostToolUse"
@@ -23,7 +23,7 @@ SINGLE_CALL_EVENTS: Final = frozenset(
     {HookEventName.PRE_TOOL_USE, HookEventName.POST_TOOL_USE, HookEventName.POST_TOOL_USE_FAILURE}
     | {HookEventName.PERMISSION_REQUEST, HookEventName.PERMISSION_DENIED}
 )
-"""Only about these can a rule in `if` say anything."""
+"""Events about one call: only these support a rule in `if`."""
 
 EVENTS_BLOCKED_BY_EXIT_2: Final = frozenset(
     {
@@ -36,11 +36,11 @@ EVENTS_BLOCKED_BY_EXIT_2: Final = frozenset(
 )
 
 PLAIN_TEXT_EVENTS: Final = frozenset({HookEventName.SESSION_START})
-"""Where stdout that is no JSON is meant for the model."""
+"""Events whose plain-text stdout is added to the model's context."""
 
 EVENTS_WITHOUT_MATCHER: Final = frozenset({HookEventName.POST_TOOL_BATCH})
 
-# They belong to a client that talks to the model; a server of tools never sees them.
+# Events of a client that talks to the model; an MCP server cannot observe them.
 UNSUPPORTED_EVENT_NAMES: Final = frozenset(
     {"Notification", "UserPromptSubmit", "UserPromptExpansion", "Stop", "StopFailure", "Setup"}
     | {"SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "PreModelSwitch"}
@@ -51,5 +51,5 @@ UNSUPPORTED_EVENT_NAMES: Final = frozenset(
 
 
 def format_hook_name(event: HookEventName, subject: str) -> str:
-    """How a hook is named to the model and in the log: `PreToolUse:Bash`."""
+    """Return the name used for the model and in the log, such as `PreToolUse:Bash`."""
     return f"{event.value}:{subject}" if subject else event.value

@@ -1,4 +1,4 @@
-"""The hooks of this server, one method for each thing they are told of."""
+"""The configured hooks, with one method per event."""
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -53,12 +53,12 @@ from mcp_dispatch.processes.children import ProcessGroup
 logger = logging.getLogger(__name__)
 
 DEFAULT_SESSION_END_SECONDS: Final = 1.5
-"""What all hooks of a session's end have together, unless one of them asks for more."""
+"""The time for all SessionEnd hooks together, unless one of them sets a longer timeout."""
 MAX_SESSION_END_SECONDS: Final = 60.0
 _SESSION_END_VARIABLE: Final = "CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS"
 
 ConditionMatcher = Callable[[str, CheckedCall, HookContext], MatchResult]
-"""Whether the rule in an `if` speaks of the call."""
+"""Decides whether the rule in an `if` matches the call."""
 
 
 def _default_condition(_: str, __: CheckedCall, ___: HookContext) -> MatchResult:
@@ -67,7 +67,7 @@ def _default_condition(_: str, __: CheckedCall, ___: HookContext) -> MatchResult
 
 @dataclass(frozen=True, slots=True)
 class HookServices:
-    """What hooks may use of the rest of the server."""
+    """Parts of the server that hooks use."""
 
     upstreams: UpstreamCaller = field(default_factory=NoUpstreams)
     match_condition: ConditionMatcher = _default_condition
@@ -113,9 +113,10 @@ class Hooks:
         context: HookContext,
         concurrent_task: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> PreHookResult:
-        """PreToolUse. A call that hooks cannot be told of is denied: a guard would be blind.
+        """Run PreToolUse hooks. A call that cannot be written as JSON is denied, because no hook
+        could inspect it.
 
-        `beside` is done meanwhile, where there is any hook to wait for.
+        `concurrent_task` runs at the same time, and only if there are hooks to wait for.
         """
         tool = checked.tool.rule_name
         matching = self._match_call(HookEventName.PRE_TOOL_USE, checked, context)
@@ -126,98 +127,101 @@ class Hooks:
         except HookInputError as error:
             origin = matching[0].hook.origin
             return PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, str(error), origin),))
-        occasion = HookInvocation(HookEventName.PRE_TOOL_USE, tool, document, context)
-        spoken: list[HookReply] = []
+        invocation = HookInvocation(HookEventName.PRE_TOOL_USE, tool, document, context)
+        replies: list[HookReply] = []
         async with anyio.create_task_group() as tasks:
             if concurrent_task is not None:
                 tasks.start_soon(concurrent_task)
-            spoken = await self._engine.run_hooks(matching, occasion)
-        return merge_pre_tool_use(tool, spoken)
+            replies = await self._engine.run_hooks(matching, invocation)
+        return merge_pre_tool_use(tool, replies)
 
     async def run_post_tool_use(self, executed: Executed, context: HookContext) -> PostHookResult:
-        """PostToolUse, or PostToolUseFailure where the result is an error."""
+        """Run PostToolUse hooks, or PostToolUseFailure hooks if the result is an error."""
         failed = executed.result.is_error
         event = HookEventName.POST_TOOL_USE_FAILURE if failed else HookEventName.POST_TOOL_USE
         checked = executed.permitted.reviewed.checked
-        spoken = await self._run_for_call(
+        replies = await self._run_for_call(
             event, checked, context, lambda: build_post_tool_use_input(event, executed, context)
         )
         return _drop_ineffective_output(
-            merge_post_tool_use(checked.tool.rule_name, spoken), executed
+            merge_post_tool_use(checked.tool.rule_name, replies), executed
         )
 
     async def run_permission_request(
         self, checked: CheckedCall, context: HookContext
     ) -> PreHookResult:
-        """PermissionRequest: a question is about to be put. `Review()` where nobody answers it."""
-        spoken = await self._run_for_call(
+        """Run PermissionRequest hooks before a person is timeouts. The result is empty if no hook
+        answers."""
+        replies = await self._run_for_call(
             HookEventName.PERMISSION_REQUEST,
             checked,
             context,
             lambda: build_permission_request_input(checked, context),
         )
-        return merge_permission_request(checked.tool.rule_name, spoken)
+        return merge_permission_request(checked.tool.rule_name, replies)
 
     async def run_permission_denied(
         self, checked: CheckedCall, reason: str, context: HookContext
     ) -> bool:
-        """PermissionDenied. Whether a hook says that the call may be made again."""
-        spoken = await self._run_for_call(
+        """Run PermissionDenied hooks. Return whether a hook lets the model repeat the call."""
+        replies = await self._run_for_call(
             HookEventName.PERMISSION_DENIED,
             checked,
             context,
             lambda: build_permission_denied_input(checked, reason, context),
         )
-        return may_retry(spoken)
+        return may_retry(replies)
 
     async def run_post_tool_batch(
         self, calls: Sequence[BatchedCall], context: HookContext
     ) -> PostHookResult:
-        """PostToolBatch: all calls of a batch have ended."""
-        spoken = await self._run_for_subject(
+        """Run PostToolBatch hooks, after all calls of a batch have ended."""
+        replies = await self._run_for_subject(
             HookEventName.POST_TOOL_BATCH,
             "",
             context,
             lambda: build_post_tool_batch_input(calls, context),
         )
-        return merge_post_tool_batch(spoken)
+        return merge_post_tool_batch(replies)
 
     # -- around a session
 
     def begin_session(self, context: HookContext) -> anyio.Event:
-        """SessionStart hooks begin; the event is set when they have ended. What they want the model
-        to know goes with the session's first result. They go on where a call that waits for them
-        is cancelled: the next one waits for the same."""
-        begun = anyio.Event()
+        """Start SessionStart hooks and return an event that is set when they have ended.
+
+        Their context for the model is added to the session's first result. The hooks continue if a
+        call that waits for them is cancelled; the next call waits for the same event.
+        """
+        finished = anyio.Event()
         if HookEventName.SESSION_START not in self.events:
-            begun.set()
-            return begun
+            finished.set()
+            return finished
 
         async def begin() -> None:
             try:
                 for text in await self.run_session_start(context):
                     context.sink.add_note(text)
-            except Exception:  # it runs beside everything: its trouble is its own
+            except Exception:  # a background task: an error here must not end other tasks
                 logger.exception("SessionStart hooks failed unexpectedly")
             finally:
-                begun.set()
+                finished.set()
 
         self._processes.spawn_task(begin)
-        return begun
+        return finished
 
     async def run_session_start(self, context: HookContext) -> tuple[str, ...]:
-        """SessionStart. What its hooks want the model to know."""
+        """Run SessionStart hooks and return their context for the model."""
         event, source = HookEventName.SESSION_START, "startup"
-        spoken = await self._run_for_subject(
+        replies = await self._run_for_subject(
             event,
             source,
             context,
             lambda: build_session_input(event, "source", source, context),
         )
-        return collect_session_contexts(source, spoken)
+        return collect_session_contexts(source, replies)
 
     async def run_session_end(self, context: HookContext) -> None:
-        """SessionEnd. Nothing comes after it, so its hooks have little time."""
+        """Run SessionEnd hooks, bounded by a short timeout because the server is about to exit."""
         event, reason = HookEventName.SESSION_END, "other"
         matching = self._by_event[event].find_matching(event, reason)
         if not matching:
@@ -227,44 +231,44 @@ class Hooks:
             await self._engine.run_hooks(matching, HookInvocation(event, reason, document, context))
 
     def _compute_session_end_timeout(self, matching: Sequence[MatchedHook]) -> float:
-        stated = self._environ.get(_SESSION_END_VARIABLE, "")
-        if stated.isascii() and stated.isdigit() and len(stated) < 9:
-            return min(int(stated) / 1000, MAX_SESSION_END_SECONDS)
-        asked = [each.hook.action.timeout for each in matching]
-        longest = max((seconds for seconds in asked if seconds is not None), default=0.0)
+        variable = self._environ.get(_SESSION_END_VARIABLE, "")
+        if variable.isascii() and variable.isdigit() and len(variable) < 9:
+            return min(int(variable) / 1000, MAX_SESSION_END_SECONDS)
+        timeouts = [each.hook.action.timeout for each in matching]
+        longest = max((seconds for seconds in timeouts if seconds is not None), default=0.0)
         return min(max(DEFAULT_SESSION_END_SECONDS, longest), MAX_SESSION_END_SECONDS)
 
-    # -- around a question of an upstream's
+    # -- around an elicitation of an upstream server
 
     async def run_elicitation(
         self, server: str, params: JsonObject, context: HookContext
     ) -> JsonObject | None:
-        """Elicitation: `server` asks `params` (of `elicitation/create`). The answer of a hook,
-        `{"action": …, "content"?: …}`, which stands in place of asking; None to ask.
+        """Run Elicitation hooks for the `params` of `elicitation/create`. Return a hook's answer,
+        `{"action": …, "content"?: …}`, or None if the client is to be timeouts.
 
-        The content is as the hook wrote it: whether it fits the question is for the server to say.
+        The content is not validated against the requested schema; the upstream server does that.
         """
-        spoken = await self._run_for_subject(
+        replies = await self._run_for_subject(
             HookEventName.ELICITATION,
             server,
             context,
             lambda: build_elicitation_input(server, params, context),
         )
-        return merge_elicitation(spoken)
+        return merge_elicitation(replies)
 
     async def run_elicitation_result(
         self, server: str, params: JsonObject, answer: JsonObject, context: HookContext
     ) -> JsonObject:
-        """ElicitationResult: what the server is told where the client has answered `answer`."""
-        spoken = await self._run_for_subject(
+        """Run ElicitationResult hooks and return the answer to send to the server."""
+        replies = await self._run_for_subject(
             HookEventName.ELICITATION_RESULT,
             server,
             context,
             lambda: build_elicitation_result_input(server, params, answer, context),
         )
-        return merge_elicitation_result(answer, spoken)
+        return merge_elicitation_result(answer, replies)
 
-    # -- who is meant
+    # -- matching and running
 
     async def _run_for_call(
         self,
@@ -296,11 +300,12 @@ class Hooks:
         context: HookContext,
         build_document: Callable[[], bytes],
     ) -> list[HookReply]:
-        """What cannot be told is not: these events come where a call has been judged."""
+        """Run the hooks. If the input cannot be written as JSON they do not run and an error is logged:
+        by the time of these events the call is already decided."""
         if not matching:
             return []
         try:
-            occasion = HookInvocation(event, subject, build_document(), context)
+            invocation = HookInvocation(event, subject, build_document(), context)
         except HookInputError as error:
             logger.error(
                 "%s hooks do not run: %s",
@@ -308,15 +313,15 @@ class Hooks:
                 error,
             )
             return []
-        return await self._engine.run_hooks(matching, occasion)
+        return await self._engine.run_hooks(matching, invocation)
 
     def _match_call(
         self, event: HookEventName, checked: CheckedCall, context: HookContext
     ) -> tuple[MatchedHook, ...]:
-        """The hooks whose matcher fits and whose `if` speaks of the call, or may."""
+        """Return the hooks whose matcher accepts the tool and whose `if` matches the call or may match."""
         matching = self._by_event[event].find_matching(event, checked.tool.rule_name)
-        judged = [self._apply_condition(each, checked, context) for each in matching]
-        return tuple(each for each in judged if each is not None)
+        candidates = [self._apply_condition(each, checked, context) for each in matching]
+        return tuple(each for each in candidates if each is not None)
 
     def _apply_condition(
         self, matched: MatchedHook, checked: CheckedCall, context: HookContext
@@ -324,10 +329,10 @@ class Hooks:
         rule = matched.hook.action.condition
         if rule is None:
             return matched
-        fit = self._services.match_condition(rule, checked, context)
-        if fit is MatchResult.NO:
+        match_result = self._services.match_condition(rule, checked, context)
+        if match_result is MatchResult.NO:
             return None
-        return matched if fit is MatchResult.YES else replace(matched, sure=False)
+        return matched if match_result is MatchResult.YES else replace(matched, sure=False)
 
 
 def _drop_ineffective_output(result: PostHookResult, executed: Executed) -> PostHookResult:
