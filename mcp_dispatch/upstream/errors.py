@@ -2,12 +2,12 @@
 
 MCPDispatchError
 └── UpstreamError
-    ├── HandshakeFailed    the server answers, but no common protocol was found
-    ├── ConnectionLost     the connection ended while a request was open
-    ├── RequestLost        one request got no answer; the connection is still open
-    ├── NotTaken           one request was turned away, and surely not carried out
-    │   └── Unreachable    there is no connection to be had, for anybody
-    └── CallFailed         a call has no answer, in words for the model
+    ├── HandshakeFailed         the server answers, but no common protocol was found
+    ├── ConnectionLost          the connection ended while a request was open
+    ├── RequestLost             one request got no answer; the connection is still open
+    ├── RequestNotExecuted      one request was refused, and certainly not executed
+    │   └── ServerUnreachable   no connection to the server can be opened
+    └── CallFailed              a request failed, with a message for the model
 """
 
 from mcp_dispatch.model.errors import MCPDispatchError

@@ -27,8 +27,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "A04": ("policy/test_decisions.py::test_a_rule_covers_the_tools_of_its_target",),
     "A05": (
-        "upstream/test_tool.py::test_a_look_alike_shares_no_name_with_what_it_looks_like",
-        "upstream/test_tool.py::test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other",
+        "upstream/test_tool.py::test_a_look_alike_name_gets_another_rule_name",
+        "upstream/test_tool.py::test_an_unprintable_name_rejects_only_its_tool",
         "policy/test_decisions.py::test_a_rule_covers_the_tools_of_its_target",
     ),
     "A06": (
@@ -39,7 +39,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "test_a_rule_that_differs_from_a_tool_only_in_case_is_reported_with_the_first_list",
     ),
     "A07": (
-        "upstream/test_tool.py::test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other",
+        "upstream/test_tool.py::test_an_unprintable_name_rejects_only_its_tool",
         "registry/test_registry.py::test_every_exposed_name_fits_every_client",
         "policy/test_bypasses.py::"
         "test_a_server_tool_with_the_name_of_a_claude_code_tool_is_an_ordinary_tool",
@@ -49,53 +49,52 @@ ROWS: dict[str, tuple[str, ...]] = {
         "e2e/test_deferral.py::test_rules_hooks_and_questions_apply_to_the_call_inside_call_tool",
     ),
     "A09": (
-        "upstream/test_definition_diff.py::test_a_swapped_tool_is_told_with_what_changed",
-        "upstream/test_upstreams.py::test_a_call_that_was_judged_by_an_old_definition_is_not_sent",
+        "upstream/test_definition_diff.py::test_a_swapped_tool_is_reported_with_its_differences",
+        "upstream/test_upstreams.py::test_a_call_that_was_permitted_for_an_old_definition_is_not_sent",
         "pipeline/test_ask.py::test_an_upstream_tool_with_a_changed_definition_is_asked_again",
         "policy/test_bypasses.py::test_annotations_of_a_server_tool_allow_nothing",
     ),
     "A10": (
         "upstream/test_supervisor.py::"
-        "test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval",
+        "test_ten_thousand_list_changed_notifications_cause_one_list_per_interval",
         "upstream/test_connection.py::test_a_cursor_that_comes_back_ends_the_list",
         "upstream/test_parts.py::test_a_list_is_cut_at_the_most_tools",
         "upstream/test_parts.py::test_an_endless_list_ends",
     ),
     "A11": (
-        "upstream/test_sanitize.py::"
-        "test_hidden_characters_are_shown_wherever_a_person_or_a_model_reads",
-        "upstream/test_sanitize.py::test_a_description_without_end_has_one",
+        "upstream/test_sanitize.py::test_hidden_characters_are_escaped_in_all_texts",
+        "upstream/test_sanitize.py::test_a_long_description_is_truncated",
         "tools/test_tool_search.py::test_no_description_can_close_the_block_it_stands_in",
     ),
     "A49": (
-        "upstream/test_supervisor.py::test_a_mute_server_holds_nobody_up",
-        "upstream/test_supervisor.py::test_a_list_that_never_comes_is_a_failed_start",
+        "upstream/test_supervisor.py::test_a_server_that_never_answers_does_not_delay_the_others",
+        "upstream/test_supervisor.py::test_a_start_fails_if_the_tool_list_is_never_answered",
         "upstream/transports/test_http.py::"
-        "test_a_server_that_trickles_its_greeting_is_down_after_its_deadline",
-        "upstream/test_upstreams.py::test_a_client_that_got_the_old_list_is_told_of_the_new_one",
+        "test_a_server_that_sends_its_handshake_too_slowly_is_down_after_the_deadline",
+        "upstream/test_upstreams.py::test_a_client_with_the_cached_list_is_notified_of_the_new_one",
     ),
     "A50": (
         "upstream/test_connection.py::test_progress_without_end_does_not_extend_the_time_of_a_call",
-        "upstream/test_connection.py::test_an_answer_that_comes_too_late_reaches_nobody",
+        "upstream/test_connection.py::test_an_answer_after_the_timeout_is_dropped",
         "upstream/test_connection.py::"
-        "test_a_call_over_its_time_is_cancelled_and_the_connection_stays",
+        "test_a_call_that_times_out_is_cancelled_and_the_connection_stays_open",
     ),
     "A51": (
         "upstream/test_faults.py::"
         "test_calls_to_a_server_that_keeps_failing_fail_at_once_and_start_nothing",
         "upstream/test_supervisor.py::test_two_hundred_restarts_leave_no_process_and_no_descriptor",
-        "upstream/test_parts.py::test_jitter_adds_up_to_half_and_stays_under_the_longest",
+        "upstream/test_parts.py::test_jitter_adds_up_to_half_and_stays_under_the_maximum",
     ),
     "A52": (
         "upstream/test_connection.py::test_garbage_between_messages_is_skipped_and_counted",
         "upstream/transports/test_http.py::test_only_the_answer_to_a_request_is_taken_from_its_stream",
     ),
     "A53": (
-        "upstream/requests/test_relay.py::test_only_what_the_client_declared_is_asked_of_it",
-        "upstream/requests/test_relay.py::test_a_question_that_may_be_of_two_clients_is_refused",
-        "upstream/requests/test_relay.py::test_a_flood_of_questions_ends",
+        "upstream/requests/test_relay.py::test_a_client_is_asked_only_for_declared_capabilities",
+        "upstream/requests/test_relay.py::test_a_server_request_that_may_belong_to_two_clients_is_refused",
+        "upstream/requests/test_relay.py::test_the_number_of_server_requests_is_limited",
         "upstream/test_connection.py::"
-        "test_a_server_that_asks_for_ever_and_never_listens_is_given_up",
+        "test_a_server_that_sends_requests_and_never_reads_is_disconnected",
     ),
     "A54": (
         "upstream/test_faults.py::test_a_server_that_stops_reading_blocks_its_own_calls_only",
@@ -105,7 +104,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "A55": (
         "upstream/test_faults.py::"
-        "test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each",
+        "test_a_thousand_calls_with_cancellations_and_crashes_get_one_answer_each",
         "upstream/test_faults.py::"
         "test_twenty_servers_of_which_five_are_broken_and_nothing_runs_twice",
     ),
@@ -118,13 +117,13 @@ ROWS: dict[str, tuple[str, ...]] = {
     "A58": (
         "processes/test_child.py::"
         "test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else",
-        "upstream/test_supervisor.py::test_a_child_sees_a_baseline_and_what_it_is_given",
+        "upstream/test_supervisor.py::test_a_child_gets_the_baseline_environment_and_its_own_variables",
         "hooks/runners/test_command.py::test_the_environment_is_inherited_but_for_what_is_ours",
     ),
     "A59": (
-        "upstream/config/test_load.py::test_variables_are_filled_in_as_plain_text_once",
+        "upstream/config/test_load.py::test_variables_are_expanded_once_as_plain_text",
         "upstream/config/test_load.py::test_an_unset_variable_stays_as_written_and_is_reported",
-        "upstream/config/test_load.py::test_an_unset_variable_in_an_address_is_no_host",
+        "upstream/config/test_load.py::test_an_unset_variable_in_a_url_is_not_a_host",
     ),
     "A60": (
         "settings/test_trust.py::test_cve_2025_59536_before_trust_a_workspace_can_only_tighten",
@@ -135,9 +134,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "A61": (
         "upstream/transports/test_http.py::test_a_redirect_to_anything_else_is_not_followed",
-        "upstream/transports/test_http.py::test_nobody_at_another_origin_ever_sees_the_request_or_its_headers",
-        "upstream/transports/test_http.py::test_an_answer_that_is_none_fails_the_call",
-        "upstream/transports/test_sse_parser.py::test_what_never_ends_is_refused_at_the_limit",
+        "upstream/transports/test_http.py::test_another_origin_never_receives_the_request_or_its_headers",
+        "upstream/transports/test_http.py::test_an_invalid_answer_fails_the_call",
+        "upstream/transports/test_sse_parser.py::test_an_endless_event_is_refused_at_the_limit",
     ),
     "A62": (
         "e2e/test_http_calls.py::test_the_id_of_a_session_cannot_be_guessed",

@@ -1,4 +1,4 @@
-"""The catalogue on disk: what a server told last, before it is asked again."""
+"""The cache of tool lists on disk."""
 
 import json
 import stat
@@ -39,7 +39,7 @@ def build_cached_server(
     return CachedServer(CONFIG, build_cache(folder), Listener())
 
 
-def test_what_was_learnt_is_known_to_the_next_process(tmp_path: Path) -> None:
+def test_a_snapshot_is_loaded_by_the_next_process(tmp_path: Path) -> None:
     first = build_cached_server(tmp_path)
     assert not first.has_listing
 
@@ -56,7 +56,7 @@ def test_what_was_learnt_is_known_to_the_next_process(tmp_path: Path) -> None:
     assert list(second.snapshot.output_verdicts) == [("b", {}, "is odder")]
 
 
-def test_a_server_without_tools_is_known_too(tmp_path: Path) -> None:
+def test_a_server_without_tools_is_cached_too(tmp_path: Path) -> None:
     build_cached_server(tmp_path).record_listing(Listing())
 
     assert build_cached_server(tmp_path).has_listing
@@ -70,44 +70,44 @@ def test_files_are_private_and_hold_no_secret(tmp_path: Path) -> None:
     assert "s3cret" not in file.read_text(encoding="utf-8")
 
 
-def test_a_tool_that_changed_while_we_were_away_is_told_and_kept(tmp_path: Path) -> None:
+def test_a_tool_that_changed_between_two_runs_is_reported_and_recorded(tmp_path: Path) -> None:
     build_cached_server(tmp_path).record_listing(
         Listing((tool("a", description="reads"), tool("b")))
     )
-    told: list[DefinitionChange] = [DefinitionChange("", (), "")]
+    reported: list[DefinitionChange] = [DefinitionChange("", (), "")]
 
-    later = build_cached_server(tmp_path, told)
+    later = build_cached_server(tmp_path, reported)
     later.record_listing(Listing((tool("a", description="writes"), tool("b"))))
 
-    assert [change.tool for change in told[1:]] == ["a"]
+    assert [change.tool for change in reported[1:]] == ["a"]
     expected = PastChange("a", ('description: "reads" → "writes"',), 7.0)
     assert build_cached_server(tmp_path).snapshot.changes == (expected,)
 
 
-def test_a_tool_that_goes_and_comes_back_as_another_is_noticed(tmp_path: Path) -> None:
-    told: list[DefinitionChange] = [DefinitionChange("", (), "")]
-    server = build_cached_server(tmp_path, told)
+def test_a_tool_that_is_removed_and_returns_changed_is_reported(tmp_path: Path) -> None:
+    reported: list[DefinitionChange] = [DefinitionChange("", (), "")]
+    server = build_cached_server(tmp_path, reported)
 
     server.record_listing(Listing((tool("a", description="reads"),)))
     server.record_listing(Listing(()))
-    again = build_cached_server(tmp_path, told)
+    again = build_cached_server(tmp_path, reported)
     again.record_listing(Listing((tool("a", description="writes"),)))
 
-    assert [change.tool for change in told[1:]] == ["a"]
+    assert [change.tool for change in reported[1:]] == ["a"]
 
 
-def test_each_process_notices_for_itself_what_another_has_noticed(tmp_path: Path) -> None:
+def test_each_process_reports_a_change_even_if_another_has_reported_it(tmp_path: Path) -> None:
     build_cached_server(tmp_path).record_listing(Listing((tool("a", description="reads"),)))
-    told: list[list[DefinitionChange]] = [
+    reported: list[list[DefinitionChange]] = [
         [DefinitionChange("", (), "")],
         [DefinitionChange("", (), "")],
     ]
-    processes = [build_cached_server(tmp_path, each) for each in told]
+    processes = [build_cached_server(tmp_path, each) for each in reported]
 
     for process in processes:
         process.record_listing(Listing((tool("a", description="writes"),)))
 
-    assert [len(each) for each in told] == [2, 2]
+    assert [len(each) for each in reported] == [2, 2]
 
 
 def test_an_incomplete_list_replaces_no_complete_one(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_incomplete_list_replaces_no_complete_one(tmp_path: Path) -> None:
     assert [each["name"] for each in build_cached_server(tmp_path).snapshot.tools] == ["a", "b"]
 
 
-def test_why_a_server_is_down_is_kept_but_not_taken_for_a_list(tmp_path: Path) -> None:
+def test_the_reason_of_a_failure_is_cached_but_is_not_a_tool_list(tmp_path: Path) -> None:
     server = build_cached_server(tmp_path)
 
     server.record_failure("exited with code 3")
@@ -142,9 +142,7 @@ def test_why_a_server_is_down_is_kept_but_not_taken_for_a_list(tmp_path: Path) -
         json.dumps({"format": 2, "by": "x"}).encode(),
     ],
 )
-def test_a_file_that_makes_no_sense_is_as_good_as_none_and_written_anew(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_an_invalid_file_is_ignored_and_written_again(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "k1.json"
     file.write_bytes(content)
 
@@ -165,7 +163,7 @@ def test_a_file_of_another_format_or_with_foreign_fields_is_not_used(tmp_path: P
         assert build_cache(tmp_path).load("k1") is None
 
 
-def test_another_version_of_ours_looks_at_the_schemas_again(tmp_path: Path) -> None:
+def test_another_version_checks_the_schemas_again(tmp_path: Path) -> None:
     server = build_cached_server(tmp_path)
     server.record_listing(Listing((tool("a"),)))
     server.record_schema_problems(server.snapshot.tools, {}, {})
@@ -175,7 +173,7 @@ def test_another_version_of_ours_looks_at_the_schemas_again(tmp_path: Path) -> N
     assert list(build_cached_server(tmp_path).snapshot.verdicts) == []
 
 
-def test_a_link_is_not_followed_and_a_full_disk_costs_only_the_catalogue(
+def test_a_link_is_not_followed_and_a_full_disk_costs_only_the_cache(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = tmp_path / "secret"
@@ -195,7 +193,7 @@ def test_a_link_is_not_followed_and_a_full_disk_costs_only_the_catalogue(
 
 
 @given(st.binary(max_size=200) | st.text().map(str.encode))
-def test_no_content_of_a_file_stops_anybody(
+def test_no_file_content_raises_an_error(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("catalogue")
@@ -204,7 +202,7 @@ def test_no_content_of_a_file_stops_anybody(
     assert build_cache(folder).load("k1") is None
 
 
-def test_nothing_is_left_behind_by_writers(tmp_path: Path) -> None:
+def test_writers_leave_no_temporary_files(tmp_path: Path) -> None:
     for at in range(3):
         build_cached_server(tmp_path).record_listing(Listing((tool("a", at=at),)))
 

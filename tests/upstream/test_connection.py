@@ -1,4 +1,4 @@
-"""One connection to an upstream: what is said on it and what comes back, with real processes."""
+"""One connection to an upstream server, with real processes."""
 
 import os
 import time
@@ -78,7 +78,7 @@ async def test_an_older_version_is_accepted(tmp_path: Path, version: str) -> Non
         assert session.connection.version == version
 
 
-async def test_a_version_nobody_knows_is_refused_by_name(tmp_path: Path) -> None:
+async def test_an_unknown_version_is_refused_by_name(tmp_path: Path) -> None:
     async with open_connection(tmp_path, raw_server("raw", "--version", "1999-01-01")) as session:
         with pytest.raises(HandshakeFailed) as caught:
             await session.connection.negotiate(10)
@@ -90,7 +90,7 @@ async def test_a_version_nobody_knows_is_refused_by_name(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("code", ["-32601", "-32022"])
-async def test_a_server_without_initialize_is_spoken_to_in_the_new_era(
+async def test_a_server_without_initialize_is_used_in_the_modern_era(
     tmp_path: Path, code: str
 ) -> None:
     log = tmp_path / "log"
@@ -109,7 +109,7 @@ async def test_a_server_without_initialize_is_spoken_to_in_the_new_era(
     assert read_received(log, "notifications/initialized") == []
 
 
-async def test_a_server_that_refuses_both_is_given_up_with_its_own_words(tmp_path: Path) -> None:
+async def test_a_server_that_refuses_both_eras_fails_with_its_own_message(tmp_path: Path) -> None:
     config = raw_server("raw", "--refuse-initialize", "-32603")
 
     async with open_connection(tmp_path, config) as session:
@@ -119,7 +119,9 @@ async def test_a_server_that_refuses_both_is_given_up_with_its_own_words(tmp_pat
     assert str(caught.value) == "refused 'initialize': initialize is not for me (-32603)"
 
 
-async def test_a_mute_server_does_not_hold_the_handshake(tmp_path: Path) -> None:
+async def test_a_server_that_never_answers_ends_the_handshake_at_its_timeout(
+    tmp_path: Path,
+) -> None:
     async with open_connection(tmp_path, raw_server("raw", "--mute")) as session:
         with pytest.raises(TimeoutError):
             await session.connection.negotiate(0.2)
@@ -197,7 +199,7 @@ async def test_arguments_arrive_as_they_are(tmp_path: Path) -> None:
         ({"code": 7, "message": "", "data": 0}, ProtocolError(7, "", 0)),
     ],
 )
-async def test_a_protocol_error_is_handed_on_as_it_came(
+async def test_a_protocol_error_is_returned_unchanged(
     tmp_path: Path, error: dict[str, Any], expected: ProtocolError
 ) -> None:
     async with open_negotiated(tmp_path) as session:
@@ -268,7 +270,7 @@ async def test_progress_reaches_the_call_it_belongs_to(tmp_path: Path) -> None:
     assert seen == {3: [3] * 3, 4: [4] * 4}
 
 
-async def test_no_progress_is_asked_for_when_nobody_wants_it(tmp_path: Path) -> None:
+async def test_no_progress_is_requested_unless_the_caller_wants_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async with open_negotiated(tmp_path, "--log", str(log)) as session:
@@ -290,7 +292,9 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> No
     assert notices == [{"requestId": 2, "reason": "caller cancelled"}]
 
 
-async def test_a_call_over_its_time_is_cancelled_and_the_connection_stays(tmp_path: Path) -> None:
+async def test_a_call_that_times_out_is_cancelled_and_the_connection_stays_open(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
 
     async with open_negotiated(tmp_path, "--log", str(log)) as session:
@@ -301,7 +305,7 @@ async def test_a_call_over_its_time_is_cancelled_and_the_connection_stays(tmp_pa
         assert await call(session, "vendor") == VENDOR_RESULT
 
 
-async def test_an_answer_that_comes_too_late_reaches_nobody(tmp_path: Path) -> None:
+async def test_an_answer_after_the_timeout_is_dropped(tmp_path: Path) -> None:
     log, fifo = tmp_path / "log", tmp_path / "fifo"
     os.mkfifo(fifo)
 
@@ -314,7 +318,7 @@ async def test_an_answer_that_comes_too_late_reaches_nobody(tmp_path: Path) -> N
             # Its answer comes after the late one, on the same pipe.
             assert await call(session, "vendor") == VENDOR_RESULT
 
-    assert session.noise == []
+    assert session.invalid_lines == []
 
 
 async def test_progress_without_end_does_not_extend_the_time_of_a_call(tmp_path: Path) -> None:
@@ -330,7 +334,9 @@ async def test_progress_without_end_does_not_extend_the_time_of_a_call(tmp_path:
     assert seen[:2] == [{"progress": 0}, {"progress": 1}]
 
 
-async def test_a_call_cancelled_half_way_down_the_pipe_leaves_no_half_line(tmp_path: Path) -> None:
+async def test_a_call_cancelled_while_its_line_is_written_leaves_no_partial_line(
+    tmp_path: Path,
+) -> None:
     log, fifo = tmp_path / "log", tmp_path / "fifo"
     os.mkfifo(fifo)
 
@@ -356,7 +362,7 @@ async def test_garbage_between_messages_is_skipped_and_counted(tmp_path: Path) -
 
     assert result == {"content": [{"type": "text", "text": "after the garbage"}]}
     assert again == VENDOR_RESULT
-    assert session.noise == [
+    assert session.invalid_lines == [
         "undecodable",
         "undecodable",
         "envelope",
@@ -366,7 +372,9 @@ async def test_garbage_between_messages_is_skipped_and_counted(tmp_path: Path) -
     ]
 
 
-async def test_what_belongs_to_no_client_is_refused_and_a_ping_is_answered(tmp_path: Path) -> None:
+async def test_a_server_request_without_a_client_is_refused_and_a_ping_is_answered(
+    tmp_path: Path,
+) -> None:
     async with open_negotiated(tmp_path) as session:
         result = await call(session, "ask")
 
@@ -397,7 +405,7 @@ async def test_a_changed_list_is_announced(tmp_path: Path) -> None:
         assert session.changes == 1
 
 
-async def test_a_server_that_dies_in_a_call_is_known_to_be_lost(tmp_path: Path) -> None:
+async def test_a_call_to_a_server_that_ends_raises_connection_lost(tmp_path: Path) -> None:
     async with open_negotiated(tmp_path) as session:
         with pytest.raises(ConnectionLost):
             await call(session, "crash")
@@ -415,7 +423,7 @@ async def test_a_line_over_the_limit_ends_the_connection_with_a_reason(tmp_path:
     assert await session.transport.wait_for_end_reason(0) == "sent a line of more than 500000 bytes"
 
 
-async def test_a_server_that_asks_for_ever_and_never_listens_is_given_up(tmp_path: Path) -> None:
+async def test_a_server_that_sends_requests_and_never_reads_is_disconnected(tmp_path: Path) -> None:
     async with open_negotiated(tmp_path) as session:
         with pytest.raises(ConnectionLost):
             await call(session, "nag")
@@ -426,7 +434,7 @@ async def test_a_server_that_asks_for_ever_and_never_listens_is_given_up(tmp_pat
     )
 
 
-async def test_a_large_result_takes_time_in_proportion(tmp_path: Path) -> None:
+async def test_the_time_for_a_large_result_is_linear_in_its_size(tmp_path: Path) -> None:
     async with open_negotiated(tmp_path) as session:
         await call(session, "big", megabytes=1)
         seconds: dict[int, float] = {}

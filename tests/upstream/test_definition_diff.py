@@ -1,4 +1,4 @@
-"""Definitions are pinned: what changed in one is found, and said in words."""
+"""Changes of tool definitions are detected and described."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def tool(name: str = "t", **more: Any) -> JsonObject:
     return {"name": name, "description": "Adds two numbers.", **more}
 
 
-def test_a_tool_that_was_not_there_before_is_no_change() -> None:
+def test_a_new_tool_is_not_a_change() -> None:
     assert diff_definitions([tool("a")], [tool("b"), tool("a")]) == ((), ())
 
 
@@ -27,7 +27,7 @@ def test_a_tool_that_is_not_listed_stays_pinned() -> None:
     assert diff_definitions([tool("a"), tool("b")], [tool("a")]) == ((), (tool("b"),))
 
 
-def test_a_swapped_tool_is_told_with_what_changed() -> None:
+def test_a_swapped_tool_is_reported_with_its_differences() -> None:
     before = tool(annotations={"readOnlyHint": True}, inputSchema={"required": ["a"]})
     after = tool(annotations={"readOnlyHint": False}, inputSchema={"required": ["a", "path"]})
 
@@ -58,7 +58,7 @@ def test_a_swapped_tool_is_told_with_what_changed() -> None:
         ),
     ],
 )
-def test_a_difference_is_said_so_that_a_person_sees_it(
+def test_a_difference_is_described_visibly(
     before: JsonObject, after: JsonObject, expected: tuple[str, ...]
 ) -> None:
     assert describe_differences(before, after) == expected
@@ -83,17 +83,17 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=4), JSON), st.dictionaries(st.text(max_size=4), JSON))
-def test_there_is_a_difference_to_tell_exactly_where_the_hashes_differ(
+def test_differences_are_described_exactly_if_the_hashes_differ(
     before: JsonObject, after: JsonObject
 ) -> None:
-    told = describe_differences(before, after)
+    lines = describe_differences(before, after)
 
-    assert bool(told) == (hash_definition(before) != hash_definition(after))
-    assert all(len(line.splitlines()) == 1 for line in told)
+    assert bool(lines) == (hash_definition(before) != hash_definition(after))
+    assert all(len(line.splitlines()) == 1 for line in lines)
 
 
 @given(st.dictionaries(st.text(max_size=4), JSON))
-def test_the_order_of_keys_is_no_difference(definition: JsonObject) -> None:
+def test_the_order_of_keys_is_not_a_difference(definition: JsonObject) -> None:
     turned = dict(reversed(definition.items()))
 
     assert hash_definition(turned) == hash_definition(definition)

@@ -1,4 +1,4 @@
-"""Servers that fail again and again, hang, or shout: what calls are told, and what never happens."""
+"""Servers that fail repeatedly, hang, or flood: the errors of calls, and what must never happen."""
 
 import os
 from contextlib import suppress
@@ -54,7 +54,7 @@ class Clock:
         return self.now
 
 
-def test_a_circuit_opens_after_the_failures_it_tolerates() -> None:
+def test_a_circuit_opens_after_the_maximum_of_failures() -> None:
     clock = Clock()
     circuit = CircuitBreaker(CircuitLimits(max_failures=3, retry_interval=10), clock)
     circuit.record_attempt()
@@ -68,7 +68,7 @@ def test_a_circuit_opens_after_the_failures_it_tolerates() -> None:
     assert seen == [(False, True), (False, True), (True, False), (True, False)]
 
 
-def test_an_open_circuit_lets_one_try_through_per_interval() -> None:
+def test_an_open_circuit_allows_one_attempt_per_interval() -> None:
     clock = Clock()
     circuit = CircuitBreaker(CircuitLimits(max_failures=1, retry_interval=10), clock)
     circuit.failures = 1
@@ -86,7 +86,7 @@ def test_an_open_circuit_lets_one_try_through_per_interval() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(3, "3 s"), (119, "119 s"), (180, "3 min"), (7200, "2 h")]
 )
-def test_a_circuit_tells_since_when(seconds: float, words: str) -> None:
+def test_a_circuit_describes_the_duration_of_the_outage(seconds: float, words: str) -> None:
     clock = Clock()
     circuit = CircuitBreaker(CircuitLimits(), clock)
     circuit.failures = 7
@@ -140,7 +140,9 @@ async def test_a_server_that_is_not_to_be_restarted_is_started_by_the_next_call(
     assert "The next call restarts it." in message
 
 
-async def test_a_call_without_progress_is_ended_and_the_server_told(tmp_path: Path) -> None:
+async def test_a_call_without_progress_times_out_and_is_cancelled_at_the_server(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), idle_timeout=0.2)
 
@@ -156,7 +158,7 @@ async def test_a_call_without_progress_is_ended_and_the_server_told(tmp_path: Pa
     )
 
 
-async def test_progress_keeps_a_call_going_but_not_past_its_time(tmp_path: Path) -> None:
+async def test_progress_extends_a_call_but_not_beyond_its_timeout(tmp_path: Path) -> None:
     config = raw_server("raw", timeout=1.0, idle_timeout=0.5)
 
     async with run_supervised(tmp_path, config) as server:
@@ -181,7 +183,7 @@ async def test_a_server_that_stops_reading_blocks_its_own_calls_only(tmp_path: P
             await anyio.to_thread.run_sync(fifo.write_bytes, b"go on")
 
 
-async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
+async def test_a_thousand_calls_with_cancellations_and_crashes_get_one_answer_each(
     tmp_path: Path,
 ) -> None:
     """Nobody gets an answer to another's call, and no call reaches a server twice."""
@@ -202,12 +204,12 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
             await wait_for_state(server, ServerState.READY)
 
         async def echo(server: Supervisor, nonce: str) -> None:
-            heard = outcomes.setdefault(nonce, [])
+            answers = outcomes.setdefault(nonce, [])
             try:
                 answer = await call_tool(server, "echo", {"text": nonce})
-                heard.append("mine" if f"'{nonce}'" in str(answer) else f"another's: {answer}")
+                answers.append("mine" if f"'{nonce}'" in str(answer) else f"another's: {answer}")
             except CallFailed:
-                heard.append("failed")
+                answers.append("failed")
 
         async with anyio.create_task_group() as tasks:
             for number in range(1000):
@@ -221,16 +223,16 @@ async def test_a_thousand_calls_with_cancels_and_deaths_get_one_answer_each(
                     with anyio.move_on_after(0.001):
                         await echo(server, f"cancelled{number}")
 
-    finished = {nonce: heard for nonce, heard in outcomes.items() if nonce.startswith("n")}
+    finished = {nonce: answers for nonce, answers in outcomes.items() if nonce.startswith("n")}
     assert len(finished) == 1000
-    assert {len(heard) for heard in finished.values()} == {1}
-    assert {heard[0] for heard in finished.values()} <= {"mine", "failed"}
+    assert {len(answers) for answers in finished.values()} == {1}
+    assert {answers[0] for answers in finished.values()} <= {"mine", "failed"}
     sent = [each["arguments"]["text"] for log in logs for each in read_received(log, "tools/call")]
     sent += [
         each.message["params"]["arguments"]["text"] for each in web.find_requests("tools/call")
     ]
     assert len(sent) == len(set(sent))
-    assert sum(heard == ["mine"] for heard in finished.values()) > 500
+    assert sum(answers == ["mine"] for answers in finished.values()) > 500
 
 
 async def test_twenty_servers_of_which_five_are_broken_and_nothing_runs_twice(

@@ -1,4 +1,4 @@
-"""The small parts of the upstream room: waits, logs, pages, progress."""
+"""Backoff, stderr logs, pagination and progress."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from mcp_dispatch.upstream.requests.progress import ProgressQueue
 from mcp_dispatch.upstream.transports.process import StderrLog
 
 
-def test_waits_double_to_the_longest_and_never_overflow() -> None:
+def test_delays_double_to_the_maximum_and_never_overflow() -> None:
     backoff = Backoff(jitter=lambda: 0.0)
 
     waits = [backoff.compute_delay(failures) for failures in (1, 2, 3, 4, 5, 6, 7, 8, 10**9)]
@@ -19,7 +19,7 @@ def test_waits_double_to_the_longest_and_never_overflow() -> None:
     assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_jitter_adds_up_to_half_and_stays_under_the_longest() -> None:
+def test_jitter_adds_up_to_half_and_stays_under_the_maximum() -> None:
     backoff = Backoff(jitter=lambda: 1.0)
 
     assert [backoff.compute_delay(failures) for failures in (1, 2, 7)] == [0.75, 1.5, 30]

@@ -1,4 +1,4 @@
-"""Supervised upstreams: started side by side, restarted, and never a danger to each other."""
+"""Supervised servers start in parallel, are restarted, and never affect each other."""
 
 import os
 import signal
@@ -86,7 +86,7 @@ async def test_ten_servers_of_which_three_are_broken_leave_seven_ready(tmp_path:
     assert answers == [VENDOR_RESULT] * 7
 
 
-async def test_a_mute_server_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_server_that_never_answers_does_not_delay_the_others(tmp_path: Path) -> None:
     async with run_upstreams(tmp_path, raw_server("mute", "--mute"), raw_server("good")) as every:
         mute, good = every.servers
 
@@ -105,7 +105,7 @@ async def test_a_server_that_never_answers_is_down_after_its_deadline(tmp_path: 
         assert server.problem == "did not answer within 0.2 s"
 
 
-async def test_a_list_that_never_comes_is_a_failed_start(tmp_path: Path) -> None:
+async def test_a_start_fails_if_the_tool_list_is_never_answered(tmp_path: Path) -> None:
     pause = HeldPause()
     config = raw_server("mute", "--mute-list")
 
@@ -208,7 +208,7 @@ async def test_a_descendant_that_holds_the_pipes_does_not_hide_the_end_of_its_se
         assert not is_running(descendant)
 
 
-async def test_a_call_over_its_time_says_so_and_the_server_stays(tmp_path: Path) -> None:
+async def test_a_call_that_times_out_fails_and_the_server_keeps_running(tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), timeout=0.2)
 
@@ -224,7 +224,7 @@ async def test_a_call_over_its_time_says_so_and_the_server_stays(tmp_path: Path)
     assert len(list_starts(log)) == 1
 
 
-async def test_waits_grow_between_restarts_and_a_call_cuts_one_short(tmp_path: Path) -> None:
+async def test_restart_delays_grow_and_a_call_ends_the_current_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     pause = HeldPause()
     backoff = Backoff(jitter=lambda: 0.0)
@@ -260,7 +260,7 @@ async def test_calls_that_wait_for_one_restart_share_it(tmp_path: Path) -> None:
         assert len(list_starts(log)) == 2
 
 
-async def test_a_server_that_lived_long_enough_begins_with_the_shortest_wait(
+async def test_a_server_that_ran_long_enough_restarts_with_the_shortest_delay(
     tmp_path: Path,
 ) -> None:
     pause, now = HeldPause(), [0.0]
@@ -297,7 +297,7 @@ async def test_a_disabled_server_is_never_started(tmp_path: Path) -> None:
     assert list_starts(log) == []
 
 
-async def test_a_changed_list_is_read_again_and_told(tmp_path: Path) -> None:
+async def test_a_changed_tool_list_is_read_again_and_reported(tmp_path: Path) -> None:
     changed = anyio.Event()
 
     class Listener(NullListener):
@@ -317,7 +317,7 @@ async def test_a_changed_list_is_read_again_and_told(tmp_path: Path) -> None:
         assert server.state is ServerState.READY
 
 
-async def test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval(
+async def test_ten_thousand_list_changed_notifications_cause_one_list_per_interval(
     tmp_path: Path,
 ) -> None:
     pause, log = HeldPause(), tmp_path / "log"
@@ -335,7 +335,7 @@ async def test_ten_thousand_notices_of_a_changed_list_cost_one_list_per_interval
         assert pause.requested == [Timing().relist_interval]
 
 
-async def test_the_tools_of_a_server_that_died_stay_known(tmp_path: Path) -> None:
+async def test_the_tools_of_a_server_that_ended_stay_listed(tmp_path: Path) -> None:
     pause = HeldPause()
 
     async with run_supervised(tmp_path, raw_server(), pause=pause) as server:
@@ -371,7 +371,7 @@ async def test_a_flood_on_stderr_is_kept_in_two_files_of_bounded_size(tmp_path: 
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_last_words_of_a_server_that_quits_are_in_its_log(tmp_path: Path) -> None:
+async def test_the_last_stderr_output_of_a_server_is_in_its_log(tmp_path: Path) -> None:
     pause = HeldPause()
 
     async with run_supervised(tmp_path, raw_server("raw", "--exit", "1"), pause=pause) as server:
@@ -393,7 +393,7 @@ async def test_garbage_on_stdout_is_counted_and_logged(tmp_path: Path) -> None:
     assert log.startswith(b"[no message, undecodable] Listening on port 0!\n")
 
 
-async def test_a_child_sees_a_baseline_and_what_it_is_given(tmp_path: Path) -> None:
+async def test_a_child_gets_the_baseline_environment_and_its_own_variables(tmp_path: Path) -> None:
     environ = {
         "PATH": "/bin",
         "HOME": "/h",
@@ -422,7 +422,7 @@ async def test_a_child_sees_a_baseline_and_what_it_is_given(tmp_path: Path) -> N
     }
 
 
-async def test_nothing_is_left_behind_not_even_by_a_stubborn_server(tmp_path: Path) -> None:
+async def test_no_process_is_left_even_by_a_server_that_ignores_signals(tmp_path: Path) -> None:
     log, stubborn = tmp_path / "log", tmp_path / "stubborn"
     configs = (
         raw_server("plain", "--log", str(log)),
@@ -460,7 +460,7 @@ async def test_two_hundred_restarts_leave_no_process_and_no_descriptor(tmp_path:
         assert [pid for pid in pids if is_running(pid)] == pids[-1:]
 
 
-async def test_an_end_in_the_middle_of_a_start_is_clean(tmp_path: Path) -> None:
+async def test_a_shutdown_during_a_start_leaves_no_process(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async with run_upstreams(tmp_path, raw_server("raw", "--mute", "--log", str(log))):

@@ -1,4 +1,4 @@
-"""Upstream tools as tools of ours: names, definitions kept raw, results and failures."""
+"""Tools of upstream servers: names, raw definitions, results and failures."""
 
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ async def wait_until_ready(server: Supervisor) -> None:
         await server.first_attempt_done.wait()
 
 
-async def test_a_tool_is_the_servers_own_but_for_its_name(tmp_path: Path) -> None:
+async def test_a_definition_is_unchanged_except_for_its_name(tmp_path: Path) -> None:
     async with run_supervised(tmp_path, raw_server()) as server:
         await wait_until_ready(server)
         offer = build_server_tools(server, expose)
@@ -107,7 +107,7 @@ async def test_a_protocol_error_passes_untouched(tmp_path: Path) -> None:
     assert result == ProtocolError(-5, "m", [None])
 
 
-async def test_the_server_is_asked_for_the_name_it_knows(tmp_path: Path) -> None:
+async def test_a_call_is_sent_with_the_servers_name_of_the_tool(tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = raw_server("raw", "--log", str(log), tools=ToolSelection(rename={"echo": "mirror"}))
 
@@ -123,7 +123,7 @@ async def test_the_server_is_asked_for_the_name_it_knows(tmp_path: Path) -> None
     ]
 
 
-async def test_progress_is_asked_for_when_the_caller_wants_it(tmp_path: Path) -> None:
+async def test_progress_is_requested_if_the_caller_wants_it(tmp_path: Path) -> None:
     seen: list[JsonObject] = []
 
     async def note(progress: JsonObject) -> None:
@@ -152,7 +152,7 @@ async def test_a_server_that_dies_gives_an_error_result(tmp_path: Path) -> None:
     )
 
 
-async def test_a_server_of_the_old_era_cannot_ask_in_the_way_of_the_new_one(tmp_path: Path) -> None:
+async def test_a_server_of_the_handshake_era_cannot_return_input_required(tmp_path: Path) -> None:
     async with run_supervised(tmp_path, raw_server()) as server:
         await wait_until_ready(server)
         odd = list_offered(server, build_definition("odd_result"))["odd_result"]
@@ -162,7 +162,7 @@ async def test_a_server_of_the_old_era_cannot_ask_in_the_way_of_the_new_one(tmp_
     assert result == ProtocolError(-32603, "asks in the way of another protocol version")
 
 
-async def test_unusable_tools_are_held_back_and_the_others_stay(tmp_path: Path) -> None:
+async def test_unusable_tools_are_rejected_and_the_others_stay(tmp_path: Path) -> None:
     async with run_supervised(tmp_path, raw_server("raw", "--odd-tools")) as server:
         await wait_until_ready(server)
         offer = build_server_tools(server, expose)
@@ -273,9 +273,7 @@ def test_a_name_listed_twice_is_offered_once_and_always_the_same_one(tmp_path: P
         ("a\u202eb", "its name has control or invisible characters"),
     ],
 )
-def test_a_name_that_cannot_be_shown_costs_one_tool_and_no_other(
-    tmp_path: Path, name: str, message: str
-) -> None:
+def test_an_unprintable_name_rejects_only_its_tool(tmp_path: Path, name: str, message: str) -> None:
     server = build_idle_supervisor(tmp_path)
     server.tools = (build_definition(name), build_definition("good"))
 
@@ -300,7 +298,7 @@ def test_two_tools_that_rules_could_not_tell_apart_are_never_both_offered(tmp_pa
     ]
 
 
-def test_a_look_alike_shares_no_name_with_what_it_looks_like(tmp_path: Path) -> None:
+def test_a_look_alike_name_gets_another_rule_name(tmp_path: Path) -> None:
     names = ("Read", "R\u0435ad", "\uff32ead", "cafe\u0301", "caf\u00e9")
 
     tools = list_offered(build_idle_supervisor(tmp_path), *map(build_definition, names))

@@ -1,4 +1,4 @@
-"""The list of tools is there before the servers are, and does not depend on who comes up first."""
+"""The tool list is available before the servers run, and does not depend on their order."""
 
 import json
 import os
@@ -82,7 +82,7 @@ async def call(app: App, name: str) -> Completed:
     return outcome
 
 
-async def test_a_list_is_answered_from_the_last_one_before_any_server_is_there(
+async def test_the_cached_tool_list_is_served_before_any_server_has_started(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
@@ -104,7 +104,7 @@ async def test_a_list_is_answered_from_the_last_one_before_any_server_is_there(
     assert answered.wire["content"]
 
 
-async def test_a_server_that_is_down_keeps_its_tools_and_nobody_waits_for_it(
+async def test_a_server_that_is_down_keeps_its_tools_and_delays_no_list(
     tmp_path: Path,
 ) -> None:
     switch = tmp_path / "switch"
@@ -152,7 +152,7 @@ async def test_a_call_waits_for_its_own_server_only(tmp_path: Path) -> None:
     assert answer.wire["content"]
 
 
-async def test_a_client_that_got_the_old_list_is_told_of_the_new_one(tmp_path: Path) -> None:
+async def test_a_client_with_the_cached_list_is_notified_of_the_new_one(tmp_path: Path) -> None:
     installed = Installation(tmp_path)
     log = tmp_path / "log"
     switch = tmp_path / "switch"
@@ -193,7 +193,7 @@ class DefinitionListener(AppListener):
         self.changed.append(names)
 
 
-async def test_a_changed_definition_is_told_with_what_changed(
+async def test_a_changed_definition_is_reported_with_its_differences(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     switch = tmp_path / "switch"
@@ -212,7 +212,7 @@ async def test_a_changed_definition_is_told_with_what_changed(
     ) in caplog.text
 
 
-async def test_a_call_that_was_judged_by_an_old_definition_is_not_sent(tmp_path: Path) -> None:
+async def test_a_call_that_was_permitted_for_an_old_definition_is_not_sent(tmp_path: Path) -> None:
     switch, log = tmp_path / "switch", tmp_path / "log"
     entry = build_entry(log, "--swap-if", str(switch))
     async with serve(tmp_path, raw=entry) as app:
@@ -230,7 +230,7 @@ async def test_a_call_that_was_judged_by_an_old_definition_is_not_sent(tmp_path:
     assert read_received(log, "tools/call") == []
 
 
-async def test_what_is_known_of_servers_is_shown_without_starting_them(tmp_path: Path) -> None:
+async def test_cached_servers_are_shown_without_starting_them(tmp_path: Path) -> None:
     switch, log = tmp_path / "switch", tmp_path / "log"
     entry = build_entry(log, "--swap-if", str(switch), "--odd-tools")
     async with serve(tmp_path, raw=entry) as app:
@@ -279,7 +279,7 @@ NAMES = st.lists(
 
 
 @given(st.data())
-def test_the_list_has_the_same_bytes_whoever_came_up_first(data: st.DataObject) -> None:
+def test_the_list_has_the_same_bytes_in_any_order_of_start(data: st.DataObject) -> None:
     style = data.draw(st.sampled_from(list(NamingStyle)))
     offers: dict[str, tuple[JsonObject, ...]] = {
         name: tuple(

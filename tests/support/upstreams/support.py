@@ -1,4 +1,4 @@
-"""What the upstream tests share: configurations of our test servers, and ways to watch them."""
+"""Shared by the upstream tests: configurations of test servers, and helpers to observe them."""
 
 import json
 import math
@@ -153,7 +153,9 @@ async def open_connection(
         anyio.create_task_group() as tasks,
     ):
         session = ConnectionUnderTest()
-        session.transport = StdioTransport(process, session.record_noise, line_limit=line_limit)
+        session.transport = StdioTransport(
+            process, session.record_invalid_line, line_limit=line_limit
+        )
         session.connection = Connection(session.transport, lambda _: session.record_change())
         await tasks.start(session.connection.run)
         yield session
@@ -167,11 +169,11 @@ class ConnectionUnderTest:
     connection: Connection
 
     def __init__(self) -> None:
-        self.noise: list[str] = []
+        self.invalid_lines: list[str] = []
         self.changes = 0
 
-    def record_noise(self, kind: str, _: bytes) -> None:
-        self.noise.append(kind)
+    def record_invalid_line(self, kind: str, _: bytes) -> None:
+        self.invalid_lines.append(kind)
 
     def record_change(self) -> None:
         self.changes += 1

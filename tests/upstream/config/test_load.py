@@ -1,4 +1,4 @@
-"""`mcpServers` files: what is started, what is left out, and what is said about it."""
+"""`mcpServers` files: valid entries, entries that are left out, and reported problems."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def test_a_plain_entry_becomes_a_server_with_the_defaults(tmp_path: Path) -> Non
     assert problems == ()
 
 
-def test_every_supported_key_arrives(tmp_path: Path) -> None:
+def test_every_supported_key_is_read(tmp_path: Path) -> None:
     tools = {"include": ["a*"], "exclude": ["ab"], "rename": {"ac": "z"}}
     entry = {
         "type": "stdio",
@@ -80,7 +80,7 @@ def test_every_supported_key_arrives(tmp_path: Path) -> None:
     )
 
 
-def test_every_key_of_a_remote_server_arrives(tmp_path: Path) -> None:
+def test_every_key_of_a_remote_server_is_read(tmp_path: Path) -> None:
     entry = {
         "type": "streamable-http",
         "url": "https://${HOST}/mcp?key=${KEY:-none}",
@@ -119,7 +119,7 @@ def test_every_key_of_a_remote_server_arrives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "reach"), [("http", "http"), ("streamable-http", "http"), ("sse", "sse")]
 )
-def test_a_remote_server_may_be_silent_for_less_long(
+def test_a_remote_server_has_a_shorter_idle_timeout(
     tmp_path: Path, kind: str, reach: Literal["http", "sse"]
 ) -> None:
     entry = {"type": kind, "url": "http://localhost:1/x"}
@@ -132,14 +132,14 @@ def test_a_remote_server_may_be_silent_for_less_long(
     assert [server.idle_timeout for server in servers] == [300, 1800]
 
 
-def test_an_address_that_nobody_has_filled_in_is_no_server_and_no_problem(tmp_path: Path) -> None:
+def test_an_empty_url_is_no_server_and_no_problem(tmp_path: Path) -> None:
     assert load_servers([write_config(tmp_path, {"s": {"type": "http", "url": ""}})], {}) == (
         (),
         (),
     )
 
 
-def test_what_one_message_may_weigh_comes_from_the_settings(tmp_path: Path) -> None:
+def test_the_maximum_message_size_comes_from_the_settings(tmp_path: Path) -> None:
     file = write_config(tmp_path, {"s": {"command": "c"}})
     entries = {"s": RawServerEntry(file, {"command": "c"})}
 
@@ -160,7 +160,7 @@ def test_what_one_message_may_weigh_comes_from_the_settings(tmp_path: Path) -> N
         ({"X": "s3crét"}, "has a character that a header cannot hold"),
     ],
 )
-def test_a_header_that_is_none_is_left_out_and_reported_without_its_value(
+def test_an_invalid_header_is_left_out_and_reported_without_its_value(
     tmp_path: Path, headers: dict[str, str], problem: str
 ) -> None:
     entry = {"type": "http", "url": "https://x", "headers": headers}
@@ -174,7 +174,7 @@ def test_a_header_that_is_none_is_left_out_and_reported_without_its_value(
     ]
 
 
-def test_an_unset_variable_in_an_address_is_no_host(tmp_path: Path) -> None:
+def test_an_unset_variable_in_a_url_is_not_a_host(tmp_path: Path) -> None:
     entry = {"type": "http", "url": "https://${GONE}/mcp"}
 
     assert list_problems(tmp_path, entry) == [
@@ -201,7 +201,7 @@ def test_the_whole_environment_is_inherited_only_when_asked_for(tmp_path: Path) 
     )
 
 
-def test_variables_are_filled_in_as_plain_text_once(tmp_path: Path) -> None:
+def test_variables_are_expanded_once_as_plain_text(tmp_path: Path) -> None:
     entry = {
         "command": "${BIN:-python3}",
         "args": ["${HOME}/x", "${A}", "${HOME:-$(rm -rf /)}", "${NO:-$(rm -rf /)}", "${A%x}", "$A"],
@@ -331,7 +331,7 @@ def test_a_bad_entry_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_key_and_expectation(
+def test_a_problem_names_the_key_and_the_expected_value(
     tmp_path: Path, entry: Any, key: str, message: str
 ) -> None:
     file = write_config(tmp_path, {"s": entry})
@@ -355,7 +355,7 @@ def test_what_is_wrong_is_said_with_key_and_expectation(
         ({"args": [" x"]}, "args.0", "begins or ends with white space, which is kept"),
     ],
 )
-def test_a_key_that_is_not_taken_as_written_is_reported_and_the_server_kept(
+def test_a_key_without_effect_is_reported_and_the_server_kept(
     tmp_path: Path, extra: dict[str, Any], key: str, message: str
 ) -> None:
     file = write_config(tmp_path, {"s": {"command": "c", **extra}})
@@ -396,11 +396,11 @@ def test_an_ambiguous_name_is_refused_with_a_better_one(
 
 
 @pytest.mark.parametrize("name", ["a", "constructor", "git-2", "a_b", "A9", "-"])
-def test_an_ordinary_name_is_taken(tmp_path: Path, name: str) -> None:
+def test_an_ordinary_name_is_accepted(tmp_path: Path, name: str) -> None:
     assert list_problems(tmp_path, {"command": "c"}, name) == []
 
 
-def test_a_later_file_replaces_an_entry_whole_and_keeps_its_place(tmp_path: Path) -> None:
+def test_a_later_file_replaces_an_entry_as_a_whole_and_keeps_its_position(tmp_path: Path) -> None:
     first = write_config(tmp_path, {"a": {"command": "1", "args": ["x"]}, "b": {"command": "1"}})
     second = write_config(tmp_path, {"c": {"command": "2"}, "a": {"command": "2"}}, "second.json")
 

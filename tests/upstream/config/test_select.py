@@ -1,4 +1,4 @@
-"""Which servers run: every file that can name one, in order, and what keeps one from it."""
+"""Which servers run: precedence of the configuration files, and restrictions."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def list_commands(found: SelectedServers) -> dict[str, str]:
     }
 
 
-def test_a_higher_file_replaces_an_entry_whole_and_comes_first() -> None:
+def test_an_entry_of_a_higher_file_replaces_a_lower_one_as_a_whole_and_comes_first() -> None:
     found = build_settings(
         (LayerKind.MANAGED, {"m": build_entry("managed")}),
         (LayerKind.LOCAL, {"b": build_entry("local")}),
@@ -94,7 +94,7 @@ def test_a_bad_entry_of_a_higher_file_does_not_bring_the_lower_one_back() -> Non
     assert select(found).servers == ()
 
 
-def test_what_an_entry_does_not_say_is_as_the_defaults_have_it() -> None:
+def test_keys_that_an_entry_leaves_out_come_from_the_defaults() -> None:
     upstreams = {"timeout": 5000, "sharing": "server", "maxConcurrency": 2, "inheritEnv": ["A"]}
     dispatch = DispatchSettings.model_validate({"upstreams": upstreams})
     own = build_entry("c", timeout=9000, sharing="exclusive", inheritEnv=[], lazy=True)
@@ -143,7 +143,7 @@ def test_what_an_entry_does_not_say_is_as_the_defaults_have_it() -> None:
         ),
     ],
 )
-def test_a_server_that_a_list_closes_is_not_started_and_that_is_said(
+def test_a_server_that_a_list_forbids_is_not_started_and_reported(
     limits: Restrictions, kept: list[str]
 ) -> None:
     user = {
@@ -166,7 +166,7 @@ def _list_problems(found: SelectedServers) -> list[Any]:
     return [each for each in found.problems if "not started" in str(each)]
 
 
-def test_the_key_of_a_server_is_that_of_what_is_started_and_holds_no_value_of_a_variable() -> None:
+def test_the_key_of_a_server_identifies_its_endpoint_and_contains_no_variable_value() -> None:
     def key(servers: dict[str, Any], kind: LayerKind = LayerKind.USER, **environ: str) -> str:
         return select(build_settings((kind, servers)), **environ).servers[0].key
 

@@ -1,4 +1,4 @@
-"""Whose question it is, who may answer it, and what becomes of it when the client takes it along."""
+"""Requests of servers: the client they belong to, the answer, and retries of clients."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -40,21 +40,21 @@ class Person:
     log_level: str | None = None
     early_responses: JsonObject = field(default_factory=lambda: {})
     asked: list[JsonObject] = field(default_factory=list[JsonObject])
-    told: list[JsonObject] = field(default_factory=list[JsonObject])
+    notified: list[JsonObject] = field(default_factory=list[JsonObject])
 
     async def send_request(self, method: str, params: JsonObject) -> JsonObject:
         self.asked.append(params)
         return ACCEPTED
 
     async def send_notification(self, method: str, params: JsonObject) -> None:
-        self.told.append(params)
+        self.notified.append(params)
 
 
 def build_request(person: Person, scope: str = "one") -> UpstreamRequest:
     return UpstreamRequest(ClientBridge(scope, person))
 
 
-async def test_a_question_goes_to_the_only_client_with_a_request_in_flight() -> None:
+async def test_a_server_request_goes_to_the_only_client_with_a_request_in_flight() -> None:
     relay, person = Relay("weather"), Person()
 
     with relay.track_request(1, build_request(person)):
@@ -64,7 +64,7 @@ async def test_a_question_goes_to_the_only_client_with_a_request_in_flight() -> 
     assert person.asked[0]["message"] == "[weather] Your name?"
 
 
-async def test_a_question_that_may_be_of_two_clients_is_refused() -> None:
+async def test_a_server_request_that_may_belong_to_two_clients_is_refused() -> None:
     relay, person = Relay("weather"), Person()
 
     with (
@@ -77,7 +77,7 @@ async def test_a_question_that_may_be_of_two_clients_is_refused() -> None:
     assert person.asked == []
 
 
-async def test_the_stream_that_a_question_comes_on_says_whose_it_is() -> None:
+async def test_the_stream_of_a_server_request_determines_its_client() -> None:
     relay, one, two = Relay("weather"), Person(), Person()
 
     with (
@@ -89,7 +89,7 @@ async def test_the_stream_that_a_question_comes_on_says_whose_it_is() -> None:
     assert (len(one.asked), len(two.asked)) == (1, 0)
 
 
-async def test_a_question_while_nothing_is_asked_of_the_server_is_refused() -> None:
+async def test_a_server_request_without_a_request_in_flight_is_refused() -> None:
     with pytest.raises(ClientRequestError, match="no request is in flight"):
         await Relay("weather").answer(ELICIT, QUESTION, None)
 
@@ -104,7 +104,7 @@ async def test_a_question_while_nothing_is_asked_of_the_server_is_refused() -> N
         ("sampling/createMessage", {"tools": []}, {"sampling": {}}, "sampling.tools"),
     ],
 )
-async def test_only_what_the_client_declared_is_asked_of_it(
+async def test_a_client_is_asked_only_for_declared_capabilities(
     method: str, params: JsonObject, capabilities: JsonObject, missing: str
 ) -> None:
     relay, person = Relay("weather"), Person(capabilities=capabilities)
@@ -119,7 +119,7 @@ async def test_only_what_the_client_declared_is_asked_of_it(
     assert person.asked == []
 
 
-async def test_a_flood_of_questions_ends() -> None:
+async def test_the_number_of_server_requests_is_limited() -> None:
     relay, person = Relay("weather"), Person()
 
     with relay.track_request(1, build_request(person)):
@@ -131,7 +131,7 @@ async def test_a_flood_of_questions_ends() -> None:
     assert len(person.asked) == MAX_SERVER_REQUESTS
 
 
-async def test_roots_are_what_we_know_and_need_no_client() -> None:
+async def test_roots_are_answered_without_a_client() -> None:
     class Listener(NullListener):
         def list_roots(self) -> list[JsonObject]:
             return [{"uri": "file:///work", "name": "work"}]
@@ -143,7 +143,7 @@ async def test_roots_are_what_we_know_and_need_no_client() -> None:
     }
 
 
-async def test_hidden_characters_in_a_question_are_shown() -> None:
+async def test_hidden_characters_in_a_message_are_escaped() -> None:
     relay, person = Relay("weather"), Person()
 
     with relay.track_request(1, build_request(person)):
@@ -152,7 +152,7 @@ async def test_hidden_characters_in_a_question_are_shown() -> None:
     assert person.asked[0]["message"] == "[weather] pay\\u{202e}yap"
 
 
-async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
+async def test_a_hook_may_answer_instead_of_the_client() -> None:
     class DecliningBridge(ClientBridge):
         async def answer_by_hook(self, server: str, params: JsonObject) -> JsonObject | None:
             return {"action": "decline"}
@@ -166,7 +166,7 @@ async def test_a_hook_may_answer_in_the_place_of_the_person() -> None:
     assert person.asked == []
 
 
-async def test_notices_of_a_request_are_delivered_before_its_result_and_in_order() -> None:
+async def test_notifications_of_a_request_are_delivered_in_order_before_its_result() -> None:
     delivered: list[ServerNotification] = []
 
     class Listener(NullListener):
@@ -205,8 +205,8 @@ class Upstream:
         self.relay = relay
         self.cancelled = anyio.Event()
 
-    async def work(self, errand: UpstreamRequest) -> UpstreamAnswer:
-        with self.relay.track_request(1, errand):
+    async def work(self, request: UpstreamRequest) -> UpstreamAnswer:
+        with self.relay.track_request(1, request):
             try:
                 return {"answer": await self.relay.answer(ELICIT, QUESTION, None)}
             except anyio.get_cancelled_exc_class():
@@ -214,11 +214,10 @@ class Upstream:
                 raise
 
 
-async def test_a_client_that_comes_back_with_an_answer_gets_the_result() -> None:
+async def test_a_client_that_retries_with_an_answer_gets_the_result() -> None:
     upstream, person = Upstream(Relay("weather")), Person(is_live=False)
     async with anyio.create_task_group() as tasks:
-        errand = build_request(person)
-        first = await errand.run(upstream.work, build_spawner(tasks))
+        first = await build_request(person).run(upstream.work, build_spawner(tasks))
         assert isinstance(first, InputRequired)
         [(key, request)] = first.input_requests.items()
         assert isinstance(request, dict)
@@ -232,7 +231,7 @@ async def test_a_client_that_comes_back_with_an_answer_gets_the_result() -> None
             await resume_request(again, ClientBridge("one", person), None)
 
 
-async def test_a_wrong_answer_leaves_the_question_open() -> None:
+async def test_an_answer_with_a_wrong_key_leaves_the_request_pending() -> None:
     upstream, person = Upstream(Relay("weather")), Person(is_live=False)
     async with anyio.create_task_group() as tasks:
         first = await build_request(person).run(upstream.work, build_spawner(tasks))
@@ -247,7 +246,7 @@ async def test_a_wrong_answer_leaves_the_question_open() -> None:
         second.continuation.drop()
 
 
-async def test_what_nobody_comes_back_for_is_cancelled_at_the_server() -> None:
+async def test_a_dropped_continuation_cancels_the_request_at_the_server() -> None:
     upstream, person = Upstream(Relay("weather")), Person(is_live=False)
     async with anyio.create_task_group() as tasks:
         first = await build_request(person).run(upstream.work, build_spawner(tasks))
@@ -258,7 +257,7 @@ async def test_what_nobody_comes_back_for_is_cancelled_at_the_server() -> None:
             await upstream.cancelled.wait()
 
 
-async def test_a_server_of_the_new_era_is_driven_round_by_round() -> None:
+async def test_input_of_a_modern_server_is_collected_round_by_round() -> None:
     sent: list[JsonObject] = []
 
     async def send(params: JsonObject) -> UpstreamAnswer:
@@ -289,5 +288,5 @@ async def test_a_server_of_the_new_era_is_driven_round_by_round() -> None:
         ("test://fixed", "test://fixed", True),
     ],
 )
-async def test_a_uri_fits_a_template(template: str, uri: str, expected: bool) -> None:
+async def test_a_uri_matches_a_template(template: str, uri: str, expected: bool) -> None:
     assert matches_template(template, uri) is expected

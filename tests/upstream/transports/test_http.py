@@ -1,4 +1,4 @@
-"""Upstreams over streamable HTTP, in both eras: what is sent, what comes back, what goes wrong."""
+"""Streamable HTTP in both protocol eras: requests, responses and failures."""
 
 import sys
 import time
@@ -58,7 +58,7 @@ def text(answer: JsonObject | ProtocolError) -> str:
 
 
 @STYLES
-async def test_a_server_of_the_handshake_era_is_greeted_and_keeps_its_session(
+async def test_a_server_of_the_handshake_era_is_initialized_and_keeps_its_session(
     tmp_path: Path, style: str
 ) -> None:
     async with run_chained(tmp_path, style=style) as (web, server):
@@ -122,7 +122,7 @@ async def test_marked_parameters_are_repeated_in_headers_and_badly_marked_tools_
     assert repeated == ["eu", "=?base64?esO8cmljaA==?="]
 
 
-async def test_a_server_without_sessions_works_without(tmp_path: Path) -> None:
+async def test_a_server_without_sessions_is_called_without_a_session_header(tmp_path: Path) -> None:
     async with run_chained(tmp_path, sessions=False) as (web, server):
         assert text(await call(server, "echo", text="hello")) == "hello"
 
@@ -130,19 +130,19 @@ async def test_a_server_without_sessions_works_without(tmp_path: Path) -> None:
 
 
 async def test_progress_arrives_in_order_before_the_result(tmp_path: Path) -> None:
-    heard: list[Any] = []
+    delivered: list[Any] = []
 
-    async def hear(progress: JsonObject) -> None:
-        heard.append(progress["progress"])
+    async def record(progress: JsonObject) -> None:
+        delivered.append(progress["progress"])
 
     async with run_chained(tmp_path) as (_, server):
-        answer = await call_tool(server, "progress", {"steps": 50}, hear)
+        answer = await call_tool(server, "progress", {"steps": 50}, record)
 
         assert text(answer) == "done"
-        assert heard == list(range(50))
+        assert delivered == list(range(50))
 
 
-async def test_a_question_in_the_middle_of_a_call_is_answered(tmp_path: Path) -> None:
+async def test_a_server_request_during_a_call_is_answered(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (web, server):
         assert text(await call(server, "ask")) == "answered"
 
@@ -199,7 +199,7 @@ async def test_a_dropped_connection_fails_its_own_call_only(tmp_path: Path, tool
         ("page", {}, "answered with the content type 'text/html', which is none here"),
     ],
 )
-async def test_an_answer_that_is_none_fails_the_call(
+async def test_an_invalid_answer_fails_the_call(
     tmp_path: Path, tool: str, arguments: dict[str, Any], problem: str
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
@@ -211,9 +211,7 @@ async def test_an_answer_that_is_none_fails_the_call(
 
 
 @pytest.mark.parametrize("status", [403, 405, 413, 429])
-async def test_a_call_that_was_turned_away_says_that_nothing_ran(
-    tmp_path: Path, status: int
-) -> None:
+async def test_a_refused_call_reports_that_nothing_ran(tmp_path: Path, status: int) -> None:
     async with run_chained(tmp_path) as (web, server):
         message = await read_failure(server, "status", status=status)
 
@@ -263,7 +261,7 @@ async def test_a_redirect_to_anything_else_is_not_followed(
     assert web.list_calls() == ["elsewhere"]
 
 
-async def test_nobody_at_another_origin_ever_sees_the_request_or_its_headers(
+async def test_another_origin_never_receives_the_request_or_its_headers(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -282,7 +280,9 @@ async def test_nobody_at_another_origin_ever_sees_the_request_or_its_headers(
 # -- bounds
 
 
-async def test_a_server_that_asks_and_takes_no_answer_is_left(tmp_path: Path) -> None:
+async def test_a_server_that_sends_requests_and_reads_no_answers_is_disconnected(
+    tmp_path: Path,
+) -> None:
     async with run_chained(tmp_path) as (_, server):
         message = await read_failure(server, "nag")
 
@@ -291,7 +291,7 @@ async def test_a_server_that_asks_and_takes_no_answer_is_left(tmp_path: Path) ->
     )
 
 
-async def test_marks_that_no_header_can_hold_are_no_reason_to_stumble(tmp_path: Path) -> None:
+async def test_event_ids_that_no_header_can_hold_are_ignored(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (web, server):
         message = await read_failure(server, "odd_marks")
 
@@ -320,7 +320,7 @@ async def test_a_result_over_the_limit_fails_its_call_only(tmp_path: Path) -> No
     ]
 
 
-async def test_a_packed_answer_is_unpacked(tmp_path: Path) -> None:
+async def test_a_gzip_response_is_decompressed(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (_, server):
         assert await call(server, "packed", megabytes=1) == {"content": ["x" * 1_000_000]}
 
@@ -346,7 +346,7 @@ async def test_the_time_for_a_result_is_linear_in_its_size(tmp_path: Path, style
     assert large / small < 16
 
 
-async def test_a_call_that_takes_too_long_is_ended_however_much_it_trickles(
+async def test_a_call_times_out_even_if_the_server_keeps_sending_bytes(
     tmp_path: Path,
 ) -> None:
     async with run_chained(tmp_path, config={"timeout": 0.3}) as (web, server):
@@ -359,7 +359,7 @@ async def test_a_call_that_takes_too_long_is_ended_however_much_it_trickles(
     assert cancelled.message["params"]["requestId"] == sent.message["id"]
 
 
-async def test_a_cancelled_call_of_the_newer_era_closes_its_stream_and_says_no_more(
+async def test_a_cancelled_call_of_the_modern_era_closes_its_stream_and_sends_nothing(
     tmp_path: Path,
 ) -> None:
     closed = anyio.Event()
@@ -387,7 +387,7 @@ async def test_a_cancelled_call_of_the_newer_era_closes_its_stream_and_says_no_m
 # -- sessions, restarts and the stream on which a server speaks unasked
 
 
-async def test_a_forgotten_session_is_begun_anew_and_the_call_runs_once(tmp_path: Path) -> None:
+async def test_a_lost_session_is_replaced_and_the_call_runs_once(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (web, server):
         web.forget_sessions()
 
@@ -400,7 +400,7 @@ async def test_a_forgotten_session_is_begun_anew_and_the_call_runs_once(tmp_path
     assert len(web.find_requests("initialize")) == 2
 
 
-async def test_many_calls_at_once_after_a_forgotten_session_begin_one_new_session(
+async def test_many_concurrent_calls_after_a_lost_session_start_one_new_session(
     tmp_path: Path,
 ) -> None:
     answers: list[str] = []
@@ -425,7 +425,7 @@ async def test_many_calls_at_once_after_a_forgotten_session_begin_one_new_sessio
     assert len(ran) == 20
 
 
-async def test_a_server_that_forgets_every_session_fails_the_call_without_end(
+async def test_a_server_that_loses_every_session_fails_the_call_after_one_retry(
     tmp_path: Path,
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
@@ -442,7 +442,7 @@ class _Forgetful(list[str]):
         return False
 
 
-async def test_a_new_session_has_the_tools_listed_again(tmp_path: Path) -> None:
+async def test_the_tools_are_listed_again_after_a_new_session(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (web, server):
         web.tools.append("grown")
         web.forget_sessions()
@@ -455,7 +455,7 @@ async def test_a_new_session_has_the_tools_listed_again(tmp_path: Path) -> None:
         assert [tool["name"] for tool in server.tools] == ["echo", "grown"]
 
 
-async def test_a_new_session_is_told_again_what_to_watch(tmp_path: Path) -> None:
+async def test_subscriptions_are_sent_again_to_a_new_session(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (web, server):
         await server.resources.watch(frozenset({"file:///notes"}))
         await web.wait_for_request("resources/subscribe")
@@ -468,7 +468,7 @@ async def test_a_new_session_is_told_again_what_to_watch(tmp_path: Path) -> None
     assert sessions == ["session-1", "session-2"]
 
 
-async def test_a_list_that_is_dropped_costs_nothing_but_itself(tmp_path: Path) -> None:
+async def test_a_list_request_that_is_dropped_affects_nothing_else(tmp_path: Path) -> None:
     async with run_web_upstream() as web:
         web.drops = "resources/list"
         async with run_supervised(tmp_path, web.build_config(), pause=skip_pause) as server:
@@ -481,7 +481,7 @@ async def test_a_list_that_is_dropped_costs_nothing_but_itself(tmp_path: Path) -
     assert len(web.find_requests("initialize")) == 1
 
 
-async def test_a_stream_of_news_that_is_cut_is_opened_again_and_the_lists_read_anew(
+async def test_a_notification_stream_that_is_cut_is_reopened_and_the_lists_are_read_again(
     tmp_path: Path,
 ) -> None:
     async with run_web_upstream(modern=True) as web:
@@ -554,7 +554,7 @@ async def test_a_call_in_flight_when_the_server_is_killed_fails_once(tmp_path: P
     assert web.list_calls().count("mute") == 5
 
 
-async def test_an_answer_that_was_cut_is_asked_for_again_and_the_call_is_not(
+async def test_a_cut_answer_is_resumed_and_the_call_is_not_repeated(
     tmp_path: Path,
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
@@ -564,7 +564,7 @@ async def test_an_answer_that_was_cut_is_asked_for_again_and_the_call_is_not(
     assert "half-way" in [each.headers.get("last-event-id") for each in web.asked]
 
 
-async def test_a_change_of_tools_that_is_told_unasked_is_heard(tmp_path: Path) -> None:
+async def test_a_list_changed_notification_outside_a_request_is_handled(tmp_path: Path) -> None:
     async def speak(reply: Any, _: Any) -> None:
         web.tools.append("grown")
         await reply.open_events()
@@ -597,7 +597,7 @@ async def test_a_mute_server_is_down_after_its_deadline(tmp_path: Path) -> None:
             assert server.problem == "did not answer within 0.2 s"
 
 
-async def test_a_server_that_trickles_its_greeting_is_down_after_its_deadline(
+async def test_a_server_that_sends_its_handshake_too_slowly_is_down_after_the_deadline(
     tmp_path: Path,
 ) -> None:
     async with run_web_upstream() as web:
@@ -631,7 +631,7 @@ async def test_fifty_restarts_leave_no_descriptor_open(tmp_path: Path) -> None:
     assert web.list_calls() == ["echo"] * 51
 
 
-async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -> None:
+async def test_a_server_without_post_is_reported_as_perhaps_older(tmp_path: Path) -> None:
     async def refuse(reply: Any, asked: Any) -> None:
         await reply.send_response(405)
 
@@ -646,7 +646,7 @@ async def test_a_server_that_knows_no_post_may_be_an_older_one(tmp_path: Path) -
             )
 
 
-async def test_nothing_at_the_address_is_said_without_its_path(tmp_path: Path) -> None:
+async def test_an_unreachable_url_is_reported_without_its_path(tmp_path: Path) -> None:
     async with run_web_upstream() as web:
         config = web.build_config(restart=False)
         await web.stop()
@@ -662,7 +662,7 @@ async def test_nothing_at_the_address_is_said_without_its_path(tmp_path: Path) -
 
 
 def helper(folder: Path, *tokens: str) -> str:
-    """A command that gives the next token each time it runs, and keeps what it was told."""
+    """Return a command that prints the next token on each run and records its environment."""
     script = folder / "helper.py"
     script.write_text(
         "import json, os, pathlib\n"
@@ -693,7 +693,7 @@ async def test_headers_are_sent_and_a_helper_overrides_them(tmp_path: Path) -> N
     assert (tmp_path / "count").read_text(encoding="utf-8") == "x"
 
 
-async def test_refused_credentials_have_the_helper_run_once_more(tmp_path: Path) -> None:
+async def test_the_helper_runs_once_more_after_refused_credentials(tmp_path: Path) -> None:
     config = {"headers_helper": helper(tmp_path, "Bearer 1", "Bearer 2", "Bearer 3")}
 
     async with run_chained(tmp_path, config=config) as (web, server):
@@ -723,7 +723,7 @@ async def test_refused_credentials_have_the_helper_run_once_more(tmp_path: Path)
         ),
     ],
 )
-async def test_a_helper_that_fails_keeps_the_server_down_and_says_why(
+async def test_a_helper_that_fails_keeps_the_server_down_and_the_reason_is_reported(
     tmp_path: Path, line: str, problem: str
 ) -> None:
     async with run_web_upstream() as web:

@@ -1,4 +1,4 @@
-"""Upstreams over HTTP+SSE, the transport before streamable HTTP, and servers of the SDK over both."""
+"""HTTP+SSE, the transport before streamable HTTP, and servers of the SDK over both."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -89,7 +89,7 @@ async def read_failure(server: Supervisor, tool: str, **arguments: Any) -> str:
     return str(caught.value)
 
 
-async def test_messages_go_to_the_named_address_and_answers_come_on_the_stream(
+async def test_messages_are_posted_to_the_named_url_and_answers_arrive_on_the_stream(
     tmp_path: Path,
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
@@ -101,7 +101,7 @@ async def test_messages_go_to_the_named_address_and_answers_come_on_the_stream(
     ]
 
 
-async def test_the_end_of_the_stream_fails_what_is_open_and_the_server_is_reached_again(
+async def test_the_end_of_the_stream_fails_open_calls_and_the_server_is_reconnected(
     tmp_path: Path,
 ) -> None:
     async with run_chained(tmp_path) as (web, server):
@@ -116,7 +116,7 @@ async def test_the_end_of_the_stream_fails_what_is_open_and_the_server_is_reache
     assert web.list_calls() == ["hang_up", "echo"]
 
 
-async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
+async def test_a_stream_that_ends_during_a_list_is_reconnected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with anyio.create_task_group() as tasks:
@@ -135,7 +135,7 @@ async def test_an_end_in_the_middle_of_a_list_is_an_end_like_any_other(
     ]
 
 
-async def test_a_call_that_was_turned_away_leaves_the_stream_alone(tmp_path: Path) -> None:
+async def test_a_refused_call_does_not_affect_the_stream(tmp_path: Path) -> None:
     async with run_chained(tmp_path) as (web, server):
         message = await read_failure(server, "status", status=429)
 
@@ -144,7 +144,7 @@ async def test_a_call_that_was_turned_away_leaves_the_stream_alone(tmp_path: Pat
     assert len([each for each in web.asked if each.verb == "GET"]) == 1
 
 
-async def test_an_address_at_another_origin_is_not_posted_to(tmp_path: Path) -> None:
+async def test_messages_are_not_posted_to_another_origin(tmp_path: Path) -> None:
     async with run_web_upstream() as other, anyio.create_task_group() as tasks:
         web = EventUpstream()
         web.endpoint = other.url
@@ -160,7 +160,7 @@ async def test_an_address_at_another_origin_is_not_posted_to(tmp_path: Path) -> 
     assert other.asked == []
 
 
-async def test_what_is_no_event_stream_says_which_type_to_use(tmp_path: Path) -> None:
+async def test_a_response_that_is_no_event_stream_names_the_type_to_use(tmp_path: Path) -> None:
     async def page(reply: Reply, _: ReceivedRequest) -> None:
         await reply.send_response(200, b"{}")
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the same events however their bytes are cut, and none too large."""
+"""Server-sent events: independent of chunk boundaries, and bounded in size."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def parse(*chunks: bytes, limit: int = 1000) -> list[SseEvent]:
 
 
 @given(st.lists(LINES), ENDS, st.data())
-def test_how_the_bytes_are_cut_makes_no_difference(
+def test_chunk_boundaries_do_not_change_the_events(
     lines: list[str], end: str, data: st.DataObject
 ) -> None:
     stream = "".join(line + end for line in lines).encode()
@@ -29,20 +29,20 @@ def test_how_the_bytes_are_cut_makes_no_difference(
     assert parse(*pieces) == parse("".join(f"{line}\n" for line in lines).encode())
 
 
-def test_fields_are_read_by_the_book() -> None:
+def test_fields_are_parsed_as_specified() -> None:
     stream = "\ufeff: hello\nevent: endpoint\ndata: a\ndata:  b\nid: 7\nretry: 20\nnew: x\n\n"
 
     assert parse(stream.encode()) == [SseEvent("endpoint", b"a\n b", "7", 20)]
 
 
-def test_an_event_that_the_end_cuts_short_is_none() -> None:
+def test_an_incomplete_last_event_is_dropped() -> None:
     assert parse(b"data: whole\n\ndata: half") == [SseEvent("message", b"whole")]
 
 
 @pytest.mark.parametrize(
     "stream", [b"data: " + b"x" * 2000, b"data: 12345678\n" * 200, b":" * 2000]
 )
-def test_what_never_ends_is_refused_at_the_limit(stream: bytes) -> None:
+def test_an_endless_event_is_refused_at_the_limit(stream: bytes) -> None:
     with pytest.raises(RequestLost):
         parse(*(stream[at : at + 100] for at in range(0, len(stream), 100)))
 
@@ -50,7 +50,9 @@ def test_what_never_ends_is_refused_at_the_limit(stream: bytes) -> None:
 @pytest.mark.parametrize(
     ("given", "kept"), [("7", "7"), ("", None), ("\u4e16", None), ("a\x01", None), ("a b", "a b")]
 )
-def test_a_bookmark_keeps_what_a_header_can_hold(given: str, kept: str | None) -> None:
+def test_a_stream_position_keeps_only_ids_that_a_header_can_hold(
+    given: str, kept: str | None
+) -> None:
     mark = StreamPosition(id="before")
 
     mark.record_event(SseEvent("message", b"", given))
