@@ -7,7 +7,7 @@ from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
 
 PENDING_SECONDS = 600.0
-"""How long a question that was handed to the client can be answered."""
+"""How long a request waits until the client sends it again with answers, or answers a question."""
 
 
 class ClientRequestError(MCPDispatchError):

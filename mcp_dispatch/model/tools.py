@@ -267,5 +267,5 @@ class Tool(Protocol):
 
 def hash_definition(definition: JsonObject) -> str:
     """Return a digest of the definition without its name, which is our choice."""
-    said: JsonObject = {key: value for key, value in definition.items() if key != "name"}
-    return hashlib.sha256(to_canonical_json(said).encode(errors="surrogatepass")).hexdigest()
+    unnamed: JsonObject = {key: value for key, value in definition.items() if key != "name"}
+    return hashlib.sha256(to_canonical_json(unnamed).encode(errors="surrogatepass")).hexdigest()

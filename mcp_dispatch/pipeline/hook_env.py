@@ -218,6 +218,6 @@ class HookToolCaller:
         wanted = Vote(Tier.ALLOW, Effect.ALLOW, "a hook is configured to call it", origin)
         decision = self.get_policy().evaluate(subject, hook_votes=[wanted])
         if decision.effect is not Effect.ALLOW:
-            said = "denied" if decision.effect is Effect.DENY else "asked about"
+            verdict = "denied" if decision.effect is Effect.DENY else "asked about"
             by = decision.by
-            raise CallRefused(f"{tool.rule_name} is {said}: {by.reason} ({by.origin})")
+            raise CallRefused(f"{tool.rule_name} is {verdict}: {by.reason} ({by.origin})")

@@ -91,5 +91,5 @@ class Deferral:
 
 
 def _read_always_load(meta: Json) -> bool | None:
-    said = meta.get(_ALWAYS_LOAD) if isinstance(meta, dict) else None
-    return said if isinstance(said, bool) else None
+    always_load = meta.get(_ALWAYS_LOAD) if isinstance(meta, dict) else None
+    return always_load if isinstance(always_load, bool) else None

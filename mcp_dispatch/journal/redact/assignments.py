@@ -142,8 +142,8 @@ def _find_header_secret(assignment: _Assignment) -> SecretSpan | None:
         return None
     value = found["value"].rstrip()
     sign = "=" if assignment.name.kind == "cookie" else "[0-9]"
-    told = found["quote"] or found["scheme"] or re.search(sign, value)
-    if not told or not re.match(r"[\w\[$<{]", value) or not is_secret(value, assignment.name):
+    is_marked = found["quote"] or found["scheme"] or re.search(sign, value)
+    if not is_marked or not re.match(r"[\w\[$<{]", value) or not is_secret(value, assignment.name):
         return None
     rest = _HEADER_REMAINDER.match(assignment.text, found.end())
     end = rest.end() if rest else found.start("value") + len(value)

@@ -7,16 +7,19 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_dispatch.model.client import ClientBridge, ClientRequestError, InputRequired, Retry
+from mcp_dispatch.model.client import (
+    PENDING_SECONDS,
+    ClientBridge,
+    ClientRequestError,
+    InputRequired,
+    Retry,
+)
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.outcome import ProtocolError
 from mcp_dispatch.model.tools import Progress
 from mcp_dispatch.upstream.errors import CallFailed
 from mcp_dispatch.upstream.requests.deadline import Deadline
 from mcp_dispatch.upstream.requests.server_requests import CANCELLED, ELICITATION, ServerRequest
-
-CLIENT_ANSWER_SECONDS: Final = 600.0
-"""How long a request waits for the client's retry with answers, and for one live answer."""
 
 MAX_OPEN_REQUESTS: Final = 16
 MAX_SERVER_REQUESTS: Final = 100
@@ -137,7 +140,7 @@ class UpstreamRequest:
             raise
         if self._outcome is None:
             self.progress = None
-            self._work_scope.deadline = anyio.current_time() + CLIENT_ANSWER_SECONDS
+            self._work_scope.deadline = anyio.current_time() + PENDING_SECONDS
             requests: JsonObject = {key: each.request for key, each in self._pending.items()}
             return InputRequired(requests, _UpstreamContinuation(self))
         if isinstance(self._outcome, CallFailed):
@@ -198,7 +201,7 @@ class UpstreamRequest:
         answers: list[JsonObject] = []
         failures: list[ClientRequestError] = []
         self.bridge.release_slot()
-        with anyio.move_on_after(CLIENT_ANSWER_SECONDS):
+        with anyio.move_on_after(PENDING_SECONDS):
             async with anyio.create_task_group() as tasks:
 
                 async def cancel_when_done() -> None:
