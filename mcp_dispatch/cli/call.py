@@ -100,7 +100,7 @@ async def _call_tool(app: "App", tool: str, arguments: "JsonObject") -> "Outcome
 
 
 def _print_outcome(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
-    """What was answered to standard output, what went wrong to standard error. The exit code."""
+    """Print the result to stdout, or the error to stderr. Return the exit code."""
     from mcp_dispatch.library.anthropic_blocks import render_as_text
     from mcp_dispatch.model.outcome import strip_error_tags
 
@@ -129,7 +129,7 @@ def _to_wire(outcome: "Outcome", text: str) -> "JsonObject":
 
 
 def _write_text(text: str, *, error: bool = False) -> None:
-    """On a terminal, no tool may move the cursor or hide what it says; a file gets the bytes."""
+    """Escape control characters on a terminal, where they could hide output; not in a file."""
     from mcp_dispatch.model.text import escape_control_characters
 
     stream = sys.stderr if error else sys.stdout

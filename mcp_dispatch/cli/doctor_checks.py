@@ -1,4 +1,4 @@
-"""What `doctor` looks at: files, trust, rules, directories and programs, without starting anything."""
+"""The checks of `doctor`: files, trust, rules, directories and programs. They start nothing."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ from mcp_dispatch.upstream.transports.process import build_child_environment
 def find_missing_programs(
     servers: Sequence[ServerConfig], environ: Mapping[str, str], root: Path | None
 ) -> Iterator[str]:
-    """Programs that cannot be started."""
+    """Yield a problem for each server whose program is missing."""
     for server in servers:
         if isinstance(server.endpoint, StdioEndpoint) and not server.disabled:
             path = build_child_environment(server.endpoint, environ).get("PATH", "")
@@ -51,7 +51,7 @@ def find_missing_programs(
 def find_cached_problems(
     servers: Sequence[ServerConfig], state_dir: Path, naming: NamingSettings
 ) -> Iterator[str]:
-    """What is known of them from before: failures, changed definitions, names that are taken."""
+    """Yield cached problems: failures, changed definitions, rejected tools and name clashes."""
     memory = CatalogueCache(state_dir / "catalogue")
     found = [(server, memory.load(server.key) or ServerSnapshot()) for server in servers]
     for server, known in found:
@@ -85,7 +85,7 @@ def _find_name_clashes(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An error keeps something from working as it is written; a warning should be looked at."""
+    """An error makes a setting ineffective; a warning deserves attention."""
 
     severity: Severity
     text: str
@@ -93,7 +93,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """Everything that was found. Without `settings` a server could not start."""
+    """The result of all checks. `settings` is None if a server could not start."""
 
     versions: Mapping[str, str]
     programs: Mapping[str, str | None]
@@ -110,7 +110,7 @@ class DoctorReport:
 
 
 def run_checks(options: SettingsOptions) -> DoctorReport:
-    """Reads what a server with the same flags would read. What stops a start is a finding, too."""
+    """Check what a server with the same flags would read. A start error is a finding, too."""
     state_dir, config_dir = options.state_path, options.sources.config_dir
     programs = _find_programs(options.environ)
     findings = [*_check_programs(programs), *_check_directories(state_dir, config_dir)]
@@ -164,7 +164,7 @@ def _check_programs(programs: Mapping[str, str | None]) -> Iterator[Finding]:
 
 
 def _check_directories(state_dir: Path, config_dir: Path) -> Iterator[Finding]:
-    """Whoever can write there decides what is allowed; whoever can read the state sees results."""
+    """Check access: writers of these directories control the rules, readers see results."""
     yield from _check_permissions(config_dir, "the config directory")
     yield from _check_permissions(config_dir / "trust", "the record of trust")
     yield from _check_permissions(state_dir, "the state directory", secret=True)
@@ -211,7 +211,7 @@ def _check_servers(
 def _check_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:
     yield from map(_to_finding, settings.report.problems)
     for source in settings.report.layer_statuses:
-        # Files of the workspace are anybody's: that is what trust is for.
+        # Files of the workspace need no private mode: they take effect only once trusted.
         if source.state is not FileState.ABSENT and not source.layer.is_workspace_layer:
             yield from _check_permissions(source.layer.path, "the settings file")
     sources = [HookSource(each.value, each.file) for each in settings.hooks.sections]

@@ -1,4 +1,4 @@
-"""How `explain` reads a call, has it judged, and words the answer."""
+"""How `explain` parses a call, evaluates it and formats the decision."""
 
 import json
 import textwrap
@@ -32,7 +32,7 @@ _TIER_LABELS = {
 
 
 class InvalidCallError(Exception):
-    """What was given describes no call; says what was expected."""
+    """The input describes no call; the message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RuleExplainer:
         return run_rule_tests(self.settings.rules.tests, self.policy, self.workspace)
 
     def parse_call(self, tool: str, arguments: str | None) -> CallSpec:
-        """The call that the command line describes."""
+        """Parse the call that the command line describes."""
         try:
             if arguments is None:
                 return parse_call_spec(tool)
@@ -79,7 +79,7 @@ def load_explainer(options: SettingsOptions) -> RuleExplainer:
 
 
 def answer_line(line: bytes, explainer: RuleExplainer) -> JsonObject:
-    """One line of a batch, answered; with `error` where it makes no sense."""
+    """Answer one line of a batch, with `error` if the line is invalid."""
     known: JsonObject = {"id": None}
     try:
         entry = _parse_json(line.decode("utf-8-sig"))
@@ -143,7 +143,7 @@ def to_failure_json(failed: RuleTestFailure) -> JsonObject:
 
 
 def format_verdict(verdict: ExplainedDecision, allow_line: str | None = None) -> str:
-    """The decision first, then every vote in the order in which tiers are heard."""
+    """Format the decision, then every vote in the order of precedence."""
     decision = verdict.decision
     lines = [wrap_text(f"{decision.effect.name.lower()}: ", decision.by.reason)]
     lines += [wrap_text("  ", text) for text in _format_origin(decision.by)]

@@ -117,7 +117,7 @@ _EXIT_USAGE = 2
 def run_with_app(
     options: "AppOptions", state_dir: Path | None, callback: Callable[["App"], Awaitable[_ResultT]]
 ) -> _ResultT:
-    """What `work` sees of the application. Exits with 2 where it cannot be started."""
+    """Return the result of `callback` with a running application. Exit with 2 if it cannot start."""
     import anyio
 
     from mcp_dispatch.app.app import open_app

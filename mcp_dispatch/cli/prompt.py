@@ -1,4 +1,4 @@
-"""The person who makes a call from a terminal, and is asked right there whether it may run."""
+"""Ask for approval on the terminal from which `call` was started."""
 
 import os
 import sys
@@ -15,18 +15,18 @@ _MAX_ANSWER_BYTES = 4096
 
 
 class TerminalCaller:
-    """Whoever runs the command. Nothing but a `y` is a yes."""
+    """The person who runs the command. Only `y` and `yes` approve."""
 
     async def progress(self, update: JsonObject) -> None:
         return None
 
     @property
     def client(self) -> Client:
-        """A server's own questions have nobody to go to."""
+        """No client: questions of upstream servers cannot be asked."""
         return NoClient()
 
     async def ask(self, question: Question) -> ApprovalReply:
-        # This process ends with the call: a question could not stay open for `approvals`.
+        # This process ends with the call, so a question cannot stay open for `approvals`.
         if not _can_ask():
             return Declined(_explain_no_terminal(question))
         _discard_typed_input()
@@ -45,7 +45,7 @@ def _can_ask() -> bool:
 
 
 def _discard_typed_input() -> None:
-    """Who typed before the question was there had not read it."""
+    """Discard what was typed before the question was shown."""
     if sys.platform != "win32":
         import termios
 

@@ -91,7 +91,7 @@ def serve(
 
 
 def configure_logging(directory: Path) -> Path:
-    """Everything goes to a file of this process; what a person should see also to stderr."""
+    """Log to a file of this process, and our own warnings to stderr; return the file."""
     path = directory / f"server-{os.getpid()}.log"
     file = RotatingFileHandler(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -132,7 +132,7 @@ async def _serve_stdio(options: "AppOptions", state: "StateDirectory") -> int:
 
 
 async def watch_signals(stop: Callable[[int], None]) -> None:
-    """Until cancelled, `stop` is called for every signal that asks the server to end."""
+    """Call `stop` for every signal that asks the server to end, until cancelled."""
     import anyio
 
     wanted = [signal.SIGINT, signal.SIGTERM]

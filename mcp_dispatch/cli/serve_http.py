@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HttpFlags:
-    """What was said about HTTP. `variable` is the token from the environment."""
+    """The flags of HTTP, and the token from the environment."""
 
     http: str | None
     token_file: Path | None
@@ -36,19 +36,19 @@ class HttpFlags:
 
 @dataclass(frozen=True, slots=True)
 class HttpEndpoint:
-    """A bound address; without a token everybody on this machine may come in."""
+    """A bound address. Without a token every program on this machine may connect."""
 
     bound: BoundSocket
     token: BearerToken | None
 
 
 def take_token_variable() -> str | None:
-    """The token from the environment, which no command of ours gets to see."""
+    """Remove the token from the environment, so that no child process inherits it."""
     return os.environ.pop(TOKEN_VARIABLE, None)
 
 
 def open_endpoint(flags: HttpFlags, state_dir: Path) -> HttpEndpoint | None:
-    """None where HTTP was not asked for. Raises `StartError`."""
+    """Bind the address, or return None without --http. Raise `StartError`."""
     if flags.http is None:
         _refuse_without_http(flags)
         return None

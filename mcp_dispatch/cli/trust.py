@@ -63,7 +63,7 @@ def trust(
         raise typer.Exit
     if not yes:
         _confirm()
-    # Exactly what was shown, whatever the files say by now.
+    # Exactly what was shown, even if the files have changed since.
     try:
         write_record(sources.config_dir, build_confirmed_record(before, root, found, files))
     except OSError as error:
@@ -72,7 +72,7 @@ def trust(
 
 
 def refuse_to_models(command: str) -> None:
-    """Whatever the server has started carries its mark: a model must not approve itself."""
+    """Fail in a process that the server started, so that a model cannot approve its own calls."""
     from mcp_dispatch.processes.kill_tree import MARKER_VARIABLE
 
     if MARKER_VARIABLE in os.environ:
@@ -96,12 +96,12 @@ def fail(message: str) -> NoReturn:
 
 
 def escape_non_ascii(text: str) -> str:
-    """Without characters that could hide or rearrange what is shown."""
+    """Escape characters that could hide or rearrange the output."""
     return json.dumps(text)[1:-1].replace('\\"', '"')
 
 
 def format_entry(entry: "TrustEntry", root: Path) -> str:
-    """One entry, whole: what is cut off could be what matters."""
+    """Format one entry in full length, because a hidden end could be what matters."""
     file = entry.file.relative_to(root) if entry.file.is_relative_to(root) else entry.file
     line = f":{entry.line}" if entry.line else ""
     value = json.dumps(entry.value)
@@ -205,7 +205,7 @@ def untrust(directory: WorkspaceArgument) -> None:
 
 
 def _resolve_leniently(directory: Path) -> Path:
-    """The directory may be gone already: what remains of its path is taken as it is."""
+    """Resolve the directory, which may not exist any more."""
     try:
         return directory.expanduser().resolve()
     except (OSError, RuntimeError) as error:

@@ -84,7 +84,7 @@ async def _run_demo(directory: Path) -> None:
 
 
 def _prepare(directory: Path) -> list[str]:
-    """A workspace, rules, one upstream server; and the command line that serves them."""
+    """Create a workspace, rules and upstream servers; return the arguments of `serve`."""
     workspace = directory / "workspace"
     workspace.mkdir()
     (workspace / "notes.md").write_text(NOTES, encoding="utf-8")
@@ -116,7 +116,7 @@ def _print_introduction(directory: Path, arguments: list[str]) -> None:
 
 
 class _ScriptedUser:
-    """The one who is asked. In this demo they read the form and say yes: once, then for longer."""
+    """Answers questions: allows the first once and the second for the session."""
 
     def __init__(self) -> None:
         self._answers = iter(("allow once", "allow for this session"))
@@ -139,7 +139,7 @@ class _ScriptedUser:
 
 @dataclass(frozen=True)
 class _StepContext:
-    """What a step works with."""
+    """The client and directories that a step uses."""
 
     client: "Client"
     directory: Path
@@ -278,7 +278,7 @@ async def show_http(context: _StepContext) -> None:
 
 
 async def _read_url(server: "Process") -> str:
-    """The address that the server says on its standard error."""
+    """Return the address that the server prints to stderr."""
     import re
 
     import anyio

@@ -1,7 +1,6 @@
 """A small MCP server on stdio for demonstrations: `python -m mcp_dispatch.demo.upstream`.
 
-It needs nothing but the standard library, so that it starts at once and stands for any server
-that somebody else wrote.
+It needs only the standard library, so it starts quickly and can stand for any third-party server.
 """
 
 import json
@@ -32,7 +31,7 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True)
 class DemoCall:
-    """One running `tools/call`: what it was given and how it reports back."""
+    """One running `tools/call`: its arguments and its way to send notifications."""
 
     arguments: "JsonObject"
     token: "Json"
@@ -48,7 +47,7 @@ class DemoCall:
 
 @dataclass
 class NoteStore:
-    """What `remember` was told; it lasts as long as the process."""
+    """The notes of `remember`, kept as long as the process runs."""
 
     notes: list[str] = field(default_factory=lambda: [])
 

@@ -1,4 +1,4 @@
-"""Files of the user's own: readable by nobody else, and put in place in one step."""
+"""Private files of the user, replaced atomically."""
 
 import os
 import secrets
@@ -13,20 +13,20 @@ _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 LOCK_TIMEOUT_SECONDS: Final = 5.0
-"""How long another process may keep us waiting; writing takes milliseconds."""
+"""How long to wait for another process; a write takes milliseconds."""
 
 _RETRY_SECONDS: Final = 0.01
 
 
 def create_private_directory(path: Path) -> None:
-    """`path`, closed to others, below a directory that is made where it is missing."""
+    """Create the directory `path`, and its parent, accessible only to its owner."""
     path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     path.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
     path.chmod(_DIRECTORY_MODE)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Whoever reads the file sees the old content or the new one."""
+    """Replace the file atomically: a reader sees the old content or the new content."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         _create(beside, content)
@@ -37,7 +37,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def lock_file(path: Path, timeout: float = LOCK_TIMEOUT_SECONDS) -> Generator[None]:
-    """Between processes: one at a time in here. Raises `TimeoutError`. Blocks its thread."""
+    """Hold a lock between processes. Raise `TimeoutError`. Blocks its thread."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags, _FILE_MODE)
     try:

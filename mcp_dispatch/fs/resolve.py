@@ -1,4 +1,4 @@
-"""Where files are: every name of a file, and what the file system says of a place."""
+"""Resolve paths to every name that a file has, for path rules."""
 
 import os
 import stat
@@ -10,17 +10,17 @@ from mcp_dispatch.fs.workspace import resolve_links
 from mcp_dispatch.model.errors import Refused
 
 MAX_PATH_DEPTH = 256
-"""Directories in a path over which it is not judged, so that matching stays quick."""
+"""A path with more directories is not evaluated, so that matching stays fast."""
 
 
 class PathResolutionError(Exception):
-    """A path that cannot be followed to its end, so that no rule can be trusted on it."""
+    """A path cannot be resolved, so rules cannot be applied to it."""
 
 
 class PathAnchors:
-    """Where the anchors of path rules are now; `directories` are what `./` means.
+    """The anchors of path rules; `./` stands for `directories`.
 
-    It lives as long as one decision: what it has asked of the file system it does not ask again.
+    One object serves one decision and caches its file system queries.
     """
 
     def __init__(self, home: Path, directories: Sequence[Path]) -> None:
@@ -31,13 +31,13 @@ class PathAnchors:
         self._root_links: dict[str, Path] | None = None
 
     def with_directories(self, directories: Sequence[Path]) -> "PathAnchors":
-        """The same places where `./` means other directories; both remember for each other."""
+        """Return the same anchors with other directories for `./`. Both share their caches."""
         other = PathAnchors(self.home, directories)
         other._resolved, other._case_insensitive = self._resolved, self._case_insensitive
         return other
 
     def resolve(self, path: Path) -> tuple[Path, ...]:
-        """Every name of a place of our own choosing; itself alone where it cannot be followed."""
+        """Return every name of `path`, or only `path` if it cannot be resolved."""
         found = self._resolved.get(path)
         if found is None:
             found = self._resolved[path] = resolve_or_keep(path)
@@ -50,7 +50,7 @@ class PathAnchors:
         return found
 
     def list_root_links(self) -> dict[str, Path]:
-        """The links directly under the root, which only the administrator can change."""
+        """Return the symbolic links in `/`, which only the administrator can change."""
         if self._root_links is None:
             with os.scandir("/") as entries:
                 linked = [entry.path for entry in entries if entry.is_symlink()]
@@ -64,7 +64,7 @@ class PathAnchors:
 
 
 def resolve_or_keep(path: Path) -> tuple[Path, ...]:
-    """Every name of a place; itself alone where it cannot be followed."""
+    """Return every name of `path`, or only `path` if it cannot be resolved."""
     try:
         return _resolve_if_needed(path)
     except Refused:
@@ -72,7 +72,7 @@ def resolve_or_keep(path: Path) -> tuple[Path, ...]:
 
 
 def to_relative(name: str, anchor: str) -> str | None:
-    """`name` from `anchor` on, compared directory by directory; None where it lies elsewhere."""
+    """Return `name` relative to `anchor`, or None if it is not below `anchor`."""
     start = anchor.rstrip("/")
     if name in (start, anchor):
         return ""
@@ -84,7 +84,7 @@ def fold_case(text: str) -> str:
 
 
 def is_case_insensitive(path: Path) -> bool:
-    """Whether the file system takes another case of this name for the same file."""
+    """Return whether the file system ignores case in this path."""
     text = str(path)
     while text != "/":
         parent, _, name = text.rpartition("/")
@@ -100,9 +100,9 @@ def is_case_insensitive(path: Path) -> bool:
 
 
 def resolve_all_names(path: str, directory: Path | None, home: Path) -> tuple[Path, ...]:
-    """Every absolute name of the file: as given, each step of its links, and where it really is.
+    """Return every absolute name of the file: as given, after each link, and the real path.
 
-    Raises `Unresolvable`.
+    Raise `PathResolutionError`.
     """
     text = f"{home}{path[1:]}" if path == "~" or path.startswith("~/") else path
     if "\0" in text or not text:
@@ -123,12 +123,12 @@ def resolve_all_names(path: str, directory: Path | None, home: Path) -> tuple[Pa
 
 
 def _resolve_if_needed(path: Path) -> tuple[Path, ...]:
-    """As `both_ends`, which is only needed where there is a link or a `..` on the way."""
+    """Like `resolve_links`, but faster for a path without links and `..`."""
     return (path,) if _is_free_of_links(str(path)) else resolve_links(path)
 
 
 def _is_free_of_links(text: str) -> bool:
-    """Whether nothing on the way is a link; what is missing cannot be one."""
+    """Return whether no component is a link. A missing component cannot be one."""
     if not text.startswith("/") or text.startswith("//") or "/.." in text:
         return False
     at = 0
@@ -147,7 +147,7 @@ def _is_free_of_links(text: str) -> bool:
 
 
 def normalize_lexically(path: Path) -> Path:
-    """`.` and `..` taken out as text, and of two leading slashes one."""
+    """Remove `.`, `..` and a doubled leading slash without reading the file system."""
     text = str(path)
     if not text.startswith("//") and "/.." not in text:
         return path

@@ -1,7 +1,7 @@
-"""Opening and replacing files so that no link or swap leads anywhere but the path that was judged.
+"""Open and replace files without following links, so only the path that rules judged is used.
 
-Every path here is a real path: it is walked one directory at a time without following a link,
-so a component that became a link since is an error instead of a way out.
+Every path is a real path. It is opened one directory at a time without following links, so a
+component that became a link meanwhile is an error.
 """
 
 import errno
@@ -17,26 +17,26 @@ from pathlib import Path
 from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.tools import FileSeen
 
-# O_PATH needs no read permission on the directory; where it is missing, reading is the next best.
+# O_PATH needs no read permission on the directory; systems without it fall back to O_RDONLY.
 _DIRECTORY_FLAGS = (
     os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 )
-# O_NONBLOCK: a FIFO swapped in after the check must not hold us.
+# O_NONBLOCK: a FIFO that replaced the file after the check must not block.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Files here look regular, and may be endless, block, or tell of our own process.
+# Files here look regular, but may be endless, block, or expose our own process.
 _KERNEL_DIRECTORIES = (Path("/proc"), Path("/sys"))
 
 MAX_LOAD_BYTES = 32 * 1024 * 1024
-"""Bytes of a file that is held in memory whole, to be changed."""
+"""The largest file that is loaded into memory to be changed."""
 
 
 class FileError(MCPDispatchError):
-    """A file cannot be read or written; the message tells the model why and what next."""
+    """A file cannot be read or written; the message tells the model why and what to do."""
 
 
 class FileTooLargeError(MCPDispatchError):
-    """A file has more bytes than may be held in memory."""
+    """A file is too large to be loaded into memory."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"{size} bytes")
@@ -45,7 +45,7 @@ class FileTooLargeError(MCPDispatchError):
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """A file read whole."""
+    """The whole content of a file and its status."""
 
     content: bytes
     status: os.stat_result
@@ -65,7 +65,7 @@ def describe_file_state(status: os.stat_result, digest: str, *, partial: bool = 
 
 @contextmanager
 def open_regular_file(real_path: Path) -> Generator[int, None, None]:
-    """A descriptor of the regular file `real`, for reading. Raises `CannotUse`."""
+    """Open the regular file `real_path` for reading. Raise `FileError`."""
     _refuse_kernel_files(real_path)
     with _translate_os_errors(real_path), _open_parent(real_path) as directory:
         _refuse_unless_regular(real_path, os.lstat(real_path.name, dir_fd=directory))
@@ -79,7 +79,7 @@ def open_regular_file(real_path: Path) -> Generator[int, None, None]:
 
 
 def exists(real_path: Path) -> bool:
-    """Whether there is a regular file at `real`. Raises `CannotUse` for anything else there."""
+    """Return whether there is a regular file at `real_path`. Raise `FileError` for anything else."""
     _refuse_kernel_files(real_path)
     with _translate_os_errors(real_path):
         try:
@@ -92,7 +92,7 @@ def exists(real_path: Path) -> bool:
 
 
 def load(real_path: Path) -> LoadedFile:
-    """The whole of `real`, which is small enough to be held in memory."""
+    """Load the whole file. Raise `FileError` if it is larger than `MAX_LOAD_BYTES`."""
     with open_regular_file(real_path) as descriptor:
         try:
             return load_from(descriptor, MAX_LOAD_BYTES)
@@ -104,7 +104,7 @@ def load(real_path: Path) -> LoadedFile:
 
 
 def load_from(descriptor: int, limit: int) -> LoadedFile:
-    """Everything behind a descriptor that was not read from yet. Raises `TooLarge`."""
+    """Load everything from an unread descriptor. Raise `FileTooLargeError`."""
     status = os.fstat(descriptor)
     if status.st_size > limit:
         raise FileTooLargeError(status.st_size)
@@ -116,12 +116,12 @@ def load_from(descriptor: int, limit: int) -> LoadedFile:
 
 
 def store(real_path: Path, content: bytes, expected_status: os.stat_result | None) -> FileSeen:
-    """Puts `content` at `real` in one step: a reader sees the old file or the new, whole.
+    """Replace the file atomically: a reader sees the old file or the new file.
 
-    `before` is the file as it was loaded, None for a new one: a file that is not that one any
-    more is left alone. Missing parents are made. The permission bits of an existing file are
-    kept, and its owner where we may; a file with several hard links becomes one of its own, so
-    that a link placed in the workspace cannot carry a write to a file outside.
+    `expected_status` is the status of the loaded file, or None for a new file; a file that has
+    changed since is not replaced. Missing parents are created. The permission bits of an
+    existing file are kept, and its owner where permitted. A file with several hard links is
+    separated from them, so a hard link in the workspace cannot redirect a write outside.
     """
     _refuse_kernel_files(real_path)
     with _translate_os_errors(real_path), _open_parent(real_path, create=True) as directory:
@@ -144,7 +144,7 @@ def store(real_path: Path, content: bytes, expected_status: os.stat_result | Non
 
 
 def _choose_draft_mode(expected_status: os.stat_result | None) -> int:
-    # A new file gets its mode from the kernel, which alone knows the umask without changing it.
+    # The kernel applies the umask to a new file; reading the umask would mean changing it.
     return 0o666 if expected_status is None else 0o600
 
 
@@ -153,7 +153,7 @@ def _write_draft(descriptor: int, content: bytes, expected_status: os.stat_resul
         file.write(content)
     if expected_status is not None:
         _keep_owner(descriptor, expected_status)
-        # Without set-user-id and its kin: the kernel drops them on a write, too.
+        # Without set-user-id and similar bits: the kernel drops them on a write, too.
         os.fchmod(descriptor, expected_status.st_mode & 0o777)
     os.fsync(descriptor)
 
@@ -177,7 +177,7 @@ def _refuse_if_changed(
             return
         raise
     _refuse_unless_regular(real_path, now)
-    # A rename asks only the directory; the file's own permission is ours to ask.
+    # A rename checks the permission of the directory only, not that of the file.
     if not os.access(real_path.name, os.W_OK, dir_fd=directory):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(real_path))
     if expected_status is None or _extract_identity(now) != _extract_identity(expected_status):
@@ -190,7 +190,7 @@ def _extract_identity(status: os.stat_result) -> tuple[int, int, int, int]:
 
 @contextmanager
 def _open_parent(real_path: Path, *, create: bool = False) -> Generator[int, None, None]:
-    """A descriptor of the directory `real` lies in, reached without following a link."""
+    """Open the parent directory of `real_path` without following a link."""
     descriptor = os.open(real_path.anchor, _DIRECTORY_FLAGS)
     try:
         for part in real_path.parts[1:-1]:
@@ -237,7 +237,7 @@ _FILE_KINDS = {
 
 @contextmanager
 def _translate_os_errors(real_path: Path) -> Generator[None, None, None]:
-    """Turns the system's errors into words for the model."""
+    """Translate errors of the system into messages for the model."""
     try:
         yield
     except FileNotFoundError as error:

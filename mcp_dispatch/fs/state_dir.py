@@ -1,4 +1,4 @@
-"""The state directory: private to its owner, with one room for each kind of file."""
+"""The state directory: private to its owner, with a subdirectory for each kind of file."""
 
 import errno
 import os
@@ -17,7 +17,9 @@ _OTHERS_MASK = 0o077
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """What outlives a call. Several processes share it: per-process files or locks inside."""
+    """The directory of files that outlive a call. Processes share it, so files have locks or are
+    per process.
+    """
 
     path: Path
     results: Path
@@ -28,9 +30,9 @@ class StateDirectory:
 
     @classmethod
     def open(cls, path: Path | None = None) -> "StateDirectory":
-        """The directory at `path`, or the platform's own place, made where it is missing.
+        """Open the directory at `path`, or the default of the platform, and create it if missing.
 
-        Raises `StartError` where it cannot be made private: others could read what tools answered.
+        Raise `StartError` if it cannot be made private, since others could read tool results.
         """
         root = _create_private_directory(
             path or Path(user_state_dir("mcp-dispatch", appauthor=False))
@@ -43,7 +45,7 @@ class StateDirectory:
 
 
 def _create_private_directory(path: Path) -> Path:
-    """`path`, absolute and without a symlink at its end, ours and closed to others."""
+    """Create the directory and return its real path; it is accessible only to its owner."""
     place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100  (Path.resolve follows links)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +58,7 @@ def _create_private_directory(path: Path) -> Path:
 
 
 def _restrict_to_owner(path: Path, real: Path) -> None:
-    """Checks and tightens through one descriptor, so that nobody can swap the directory between."""
+    """Check and restrict through one descriptor, so the directory cannot be swapped between."""
     if sys.platform == "win32":
         return
     descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

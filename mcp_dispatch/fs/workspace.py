@@ -1,4 +1,4 @@
-"""The directories a server works in, and the one way a path from outside becomes one of ours."""
+"""The directories a server works in, and the resolution of paths in arguments."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ _SYSTEM_DIRECTORIES = tuple(
         *("/Applications", "/Library", "/System", "/cores", "/private/etc", "/private/var"),
     )
 )
-# Places below a system directory that hold ordinary files of ordinary people.
+# Directories below a system directory that hold files of users.
 _USER_DIRECTORIES = tuple(
     Path(name) for name in ("/var/tmp", "/private/var/tmp", "/private/var/folders")
 )
@@ -38,7 +38,7 @@ _SHARED_PARENTS = tuple(
 class Workspace:
     """The working directory of a server (a real path) and those added to it.
 
-    Without a root, `unset_because` says why, and whoever needs one calls `require`.
+    Without a root, `unset_reason` explains why, and `require` raises.
     """
 
     root: Path | None
@@ -47,9 +47,9 @@ class Workspace:
 
     @staticmethod
     def choose(flag: Path | None, roots: Sequence[Path], cwd: Path) -> "Workspace":
-        """The flag, else the client's first root, else `cwd`.
+        """Choose the flag, else the client's first root, else `cwd`.
 
-        Only the flag can choose a place that holds more than one person's project.
+        Only the flag can choose a directory that is shared or belongs to the system.
         """
         if flag is not None:
             return Workspace(_resolve_flag(flag, cwd))
@@ -75,7 +75,7 @@ class Workspace:
         return self.additional if self.root is None else (self.root, *self.additional)
 
     def contains(self, path: Path) -> bool:
-        """Whether the place `path` really leads to lies in one of our directories."""
+        """Return whether the real path of `path` is in one of the directories."""
         try:
             real = to_real_path(path)
         except Refused:
@@ -83,9 +83,9 @@ class Workspace:
         return any(real.is_relative_to(directory) for directory in self.directories)
 
     def resolve(self, text: str, cwd: Path | None) -> Path:
-        """`text` as an absolute path without `~`, `.` or `..`; its links keep their names.
+        """Return `text` as an absolute path without `~`, `.` or `..`; links are kept.
 
-        A relative path starts at `cwd`, or at the root where there is none.
+        A relative path starts at `cwd`, or at the root if `cwd` is None.
         """
         _refuse_invalid_path(text)
         path = _expand_home(text)
@@ -95,15 +95,15 @@ class Workspace:
 
 
 def to_real_path(path: Path) -> Path:
-    """Where an absolute `path` leads. The missing end of a new file's path is kept as it is."""
+    """Return the real path of an absolute `path`. Components that do not exist are kept."""
     return resolve_links(path)[-1]
 
 
 def resolve_links(path: Path) -> tuple[Path, ...]:
-    """The absolute `path` itself first, the real path last, between them every link's step.
+    """Return the absolute `path` first, the real path last, and each link's step in between.
 
-    A path without links gives one element. Raises `Refused` where links run in a circle or a
-    directory on the way cannot be looked into: what cannot be resolved is not to be judged.
+    A path without links gives one element. Raise `Refused` if links form a circle or a directory
+    cannot be searched, since rules cannot be applied to an unresolved path.
     """
     if not path.is_absolute():
         raise _build_refusal(f"{path}: not an absolute path")
@@ -115,7 +115,7 @@ def resolve_links(path: Path) -> tuple[Path, ...]:
 
 
 def _iter_link_steps(path: Path) -> Iterator[Path]:
-    """The names of one place, each with a link less; a name with `..` left in it is passed over."""
+    """Yield the path after each resolved link, except those that still contain `..`."""
     done, pending, links, moved = _normalize_anchor(path), list(path.parts[1:]), 0, False
     while pending:
         part = pending.pop(0)
@@ -144,7 +144,7 @@ def _read_link_target(path: Path) -> Path | None:
 
 
 def _remove_parent_parts(path: Path) -> Path:
-    """Takes `..` out the way the kernel would: the parent of a link is its target's parent."""
+    """Remove `..` like the kernel: the parent of a link is the parent of its target."""
     done = _normalize_anchor(path)
     for part in path.parts[1:]:
         if part != "..":
@@ -155,7 +155,7 @@ def _remove_parent_parts(path: Path) -> Path:
 
 
 def _normalize_anchor(path: Path) -> Path:
-    # POSIX lets exactly two leading slashes mean something else; no system of ours does.
+    # POSIX allows a special meaning for two leading slashes; no supported system has one.
     return Path("/") if path.anchor == "//" else Path(path.anchor)
 
 
@@ -193,7 +193,7 @@ def _resolve_flag(flag: Path, cwd: Path) -> Path:
 
 
 def _explain_unfit(candidate: Path) -> str:
-    """Why `candidate` is not taken by default; empty where it may be."""
+    """Return why `candidate` is no default workspace, or an empty string."""
     if candidate == Path(candidate.anchor):
         return f"{candidate} is the root of the file system, which is never taken by default"
     if _find_home().is_relative_to(candidate):

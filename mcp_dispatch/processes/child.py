@@ -1,4 +1,4 @@
-"""One child process, with its pipes and with what it started itself."""
+"""One child process, with its pipes and its descendants."""
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,11 +14,11 @@ DEFAULT_GRACE_SECONDS = 2.0
 REAP_TIMEOUT_SECONDS = 1.0
 
 StopChild = Callable[["ChildProcess", float], Awaitable[None]]
-"""Ends a child's group and the carriers of its marker within a grace of so many seconds."""
+"""Ends a child's process group and marked descendants, with a grace period in seconds."""
 
 
 class ChildProcess(AsyncResource):
-    """Leaving it as a context stops it, with all it left, and closes its pipes."""
+    """Leaving the context stops the process and its descendants and closes its pipes."""
 
     def __init__(
         self, process: Process, number: int, pipes: ChildPipes, stop_child: StopChild
@@ -30,12 +30,12 @@ class ChildProcess(AsyncResource):
 
     @property
     def pid(self) -> int:
-        """Also the number of its process group and of its session."""
+        """The process id, which is also the id of its process group and session."""
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """Negative for death by a signal; None while it runs."""
+        """The return code: negative after a signal, None while the process runs."""
         return self._process.returncode
 
     @property
@@ -51,13 +51,14 @@ class ChildProcess(AsyncResource):
         return self._pipes.stderr or self._process.stderr
 
     async def wait(self) -> int:
-        """Its return code, once it has ended, whoever may still hold its pipes."""
+        """Wait until the process ends, even if descendants hold its pipes; return its code."""
         return await self._process.wait()
 
     async def stop(self, grace: float = DEFAULT_GRACE_SECONDS) -> None:
-        """TERM, and KILL after `grace` seconds, to it and to all it left; also when it has ended.
+        """Send TERM, and KILL after `grace` seconds, to the process and its descendants, also if it
+        has ended already.
 
-        Goes on when cancelled; takes at most `grace` and two seconds more.
+        Ignores cancellation; takes at most `grace` and two more seconds.
         """
         with anyio.CancelScope(shield=True):
             if sys.platform == "win32":
@@ -76,7 +77,7 @@ class ChildProcess(AsyncResource):
 
 
 class ProcessStartError(MCPDispatchError):
-    """The executable, its arguments or its directory are not usable; nothing was started."""
+    """The executable, its arguments or its directory cannot be used; no process was started."""
 
     def __init__(self, executable: str, problem: str) -> None:
         super().__init__(f"cannot start {executable!r}: {problem}")
@@ -87,7 +88,7 @@ class ProcessStartError(MCPDispatchError):
 def build_start_error(
     argv: Sequence[str], cwd: Path, error: OSError | ValueError
 ) -> ProcessStartError:
-    """The system's error in words that say what to change."""
+    """Translate an error of the system into one that says what to change."""
     if not cwd.is_dir():
         return ProcessStartError(argv[0], f"the directory {str(cwd)!r} does not exist")
     if isinstance(error, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Every child process of this server: started in its own session, marked, and never left behind."""
+"""All child processes of this server: each has its own session and marker, and none outlives it."""
 
 import math
 import secrets
@@ -28,7 +28,7 @@ HAS_PROCESS_GROUPS = sys.platform != "win32"
 
 
 class ProcessGroup:
-    """The owner of all child processes; when it is left, none of them lives on."""
+    """Owns all child processes and ends every one when the context is left."""
 
     _tasks: TaskGroup
     _limiter: CapacityLimiter
@@ -48,7 +48,7 @@ class ProcessGroup:
 
     @property
     def watchdog_pid(self) -> int | None:
-        """None before the first child."""
+        """The process id of the watchdog, or None before the first child."""
         return self._watchdog.pid
 
     async def __aenter__(self) -> Self:
@@ -69,11 +69,11 @@ class ProcessGroup:
             await self._stop_all()
             await self._watchdog.release()
         self._tasks.cancel_scope.cancel()
-        # Not given the error: a task group would wrap it.
+        # Without the error: a task group would wrap it.
         await self._tasks.__aexit__(None, None, None)
 
     def spawn_task(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs `task` for as long as it takes, at most until the children are left."""
+        """Run `task` in the background; it is cancelled when the context is left."""
         self._tasks.start_soon(task)
 
     async def spawn(
@@ -86,10 +86,10 @@ class ProcessGroup:
         stdout: Stdio = DEVNULL,
         stderr: Stdio = DEVNULL,
     ) -> ChildProcess:
-        """A new child with exactly `env` and the marker. Raises `CannotStart`."""
+        """Start a child with exactly `env` and the marker. Raise `ProcessStartError`."""
         if self._closing:
             raise ProcessStartError(argv[0], "the server is shutting down")
-        # Not cancelled half-way: between its start and its entry here a child has no owner.
+        # Shielded: between its start and its registration a child has no owner.
         with anyio.CancelScope(shield=True):
             if HAS_PROCESS_GROUPS:
                 self._watchdog.ensure_running(self._list_groups)
@@ -148,14 +148,14 @@ class ProcessGroup:
             self._forget_ended_groups()
 
     def _forget_ended_groups(self) -> None:
-        # Looked at whenever a child ends, lest a number goes to a stranger while we still hold it.
+        # Checked whenever a child ends, before the system reuses the id of an ended group.
         for group in list(self._leaderless_groups):
             if not (kill_tree.is_leaderless(group) and kill_tree.is_group_alive(group)):
                 self._leaderless_groups.discard(group)
                 self._watchdog.send_line(f"-{group}")
 
     def _list_groups(self) -> list[str]:
-        """What a new watchdog has to know."""
+        """Return the lines that describe all living groups to a new watchdog."""
         return [f"+{group}" for group in self._running] + [
             f"~{group}" for group in self._leaderless_groups
         ]

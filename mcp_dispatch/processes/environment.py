@@ -1,4 +1,4 @@
-"""Which of the server's environment variables a child may see."""
+"""Select the environment variables that child processes inherit."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ _BASELINE_PREFIXES = ("LC_", "XDG_")
 
 
 def select_baseline(environ: Mapping[str, str]) -> dict[str, str]:
-    """For upstreams and hooks: what any program needs, and no secret of anybody else."""
+    """Return the variables that every program needs, without secrets: for upstreams and hooks."""
     return {
         name: value
         for name, value in environ.items()
@@ -31,5 +31,5 @@ def select_baseline(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def remove_own_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """For the shell: everything but our own settings, with which a model could approve itself."""
+    """Return all variables but our own, which would let a model approve its calls: for the shell."""
     return {name: value for name, value in environ.items() if not name.startswith(OWN_PREFIX)}

@@ -1,7 +1,7 @@
-"""Ends process groups and whatever carries a run's marker; as a script, the watchdog itself.
+"""End process groups and processes with a run's marker; as a script, the watchdog.
 
-The watchdog is started as `python -I -S sweep.py` and must be up within milliseconds: the standard
-library's smallest modules only, and none of ours.
+The watchdog runs as `python -I -S kill_tree.py` and must start within milliseconds, so this module
+imports only small modules of the standard library.
 """
 # ruff: noqa: PTH123, PTH208 - importing pathlib would double the time the watchdog takes to start.
 
@@ -17,17 +17,17 @@ POLL_SECONDS = 0.01
 
 
 def build_run_marker(run_id: str) -> bytes:
-    """Found in the environment of every child of this run."""
+    """Return the marker in the environment of every child of this run."""
     return f"{MARKER_VARIABLE}={run_id}.".encode()
 
 
 def build_child_marker(run_id: str, number: int) -> bytes:
-    """Found in the environment of one child and of what it started."""
+    """Return the marker in the environment of one child and its descendants."""
     return f"{MARKER_VARIABLE}={run_id}.{number}\0".encode()
 
 
 def terminate(groups: set[int], marker: bytes, grace: float) -> None:
-    """TERM, and KILL after `grace` seconds, to the groups and, on Linux, to carriers of `mark`."""
+    """Send TERM, and KILL after `grace` seconds, to the groups and, on Linux, to marked processes."""
     asked: set[int] = set()
     deadline = time.monotonic() + grace
     while (living := find_processes(groups, marker)) and time.monotonic() < deadline:
@@ -36,7 +36,7 @@ def terminate(groups: set[int], marker: bytes, grace: float) -> None:
         time.sleep(POLL_SECONDS)
     deadline = time.monotonic() + KILL_TIMEOUT_SECONDS
     while (living := find_processes(groups, marker)) and time.monotonic() < deadline:
-        # The group as one too: a member that forks between look and kill would get away.
+        # The group as a whole, too: a member that forks between search and kill would escape.
         targets = living | {-group for group in groups}
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for target in targets:
@@ -45,15 +45,16 @@ def terminate(groups: set[int], marker: bytes, grace: float) -> None:
 
 
 def send_term(targets: set[int]) -> None:
-    """TERM to all of them at once: held still until each has it, so that a shell whose command
-    ends first does not go on to the next one."""
+    """Send TERM to all targets while they are stopped, so that a shell whose command ends first does
+    not start the next one.
+    """
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
         for target in targets:
             send_signal(target, number)
 
 
 def send_signal(target: int, signal_number: int) -> bool:
-    """Whether there was anybody, a process or (negative) a group, to take the signal."""
+    """Send a signal to a process or (negative) a group; return whether it exists."""
     try:
         os.kill(target, signal_number)
     except (ProcessLookupError, PermissionError):
@@ -66,10 +67,10 @@ def is_group_alive(group: int) -> bool:
 
 
 def is_leaderless(group: int) -> bool:
-    """Whether nobody has the group's number as a process id.
+    """Return whether no process has the id of the group.
 
-    The number of a group with members is not given to a new process, so a process that has it now
-    means that the group is gone and the number belongs to a stranger.
+    The system does not reuse the id of a group with members, so a process that has it means that
+    the group is gone and the id belongs to an unrelated process.
     """
     try:
         os.kill(group, 0)
@@ -81,7 +82,7 @@ def is_leaderless(group: int) -> bool:
 
 
 def find_processes(groups: set[int], marker: bytes) -> set[int]:
-    """Process ids on Linux, elsewhere the groups that live, as negative numbers."""
+    """Return process ids on Linux, elsewhere the living groups as negative numbers."""
     if sys.platform != "linux":
         return {-group for group in groups if is_group_alive(group)}
     pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -109,10 +110,10 @@ def _read_proc(pid: int, name: str) -> bytes:
 
 
 def read_groups(pipe: int) -> tuple[str, set[int]]:
-    """The run and its living groups, once the server at the other end is gone.
+    """Return the run id and its living groups once the server has closed the pipe.
 
-    First line the run; then `+group` when one starts, `~group` when its leader has ended and others
-    of it live on, `-group` when it has ended.
+    The first line is the run id. `+group` follows when a group starts, `~group` when its leader has
+    ended and other members may live, `-group` when it has ended.
     """
     led: set[int] = set()
     left: set[int] = set()
@@ -130,7 +131,7 @@ def read_groups(pipe: int) -> tuple[str, set[int]]:
 
 
 def main() -> None:
-    # The server has started us with these blocked; this is for whoever starts us by hand.
+    # The server starts the watchdog with these blocked; this is for a start by hand.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     run, groups = read_groups(sys.stdin.fileno())

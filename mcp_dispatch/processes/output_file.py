@@ -1,4 +1,4 @@
-"""What a command prints, kept in a private file instead of in memory."""
+"""The output of a command, written to a private file instead of memory."""
 
 import os
 import tempfile
@@ -18,16 +18,16 @@ _NUL_SYMBOL = "\u2400".encode()
 
 
 class OutputFile:
-    """Copies from a pipe, a child's stdout and stderr in one, to a file in `folder`.
+    """Copies a pipe, the stdout and stderr of a child, to a file in `folder`.
 
-    The child does not write to the file itself: `echo x > /dev/stderr` would empty it. What is
-    printed after `settle` is thrown away, slowly, so that a command left in the background neither
-    dies of printing nor fills the disk. A NUL is written as its symbol: readers take a file with
-    NULs for a binary one.
+    The child does not write to the file itself: `echo x > /dev/stderr` would empty it. Output after
+    `drain` is discarded slowly, so that a command left in the background neither fails when it
+    prints nor fills the disk. A NUL is written as its symbol, since readers treat a file with NULs
+    as binary.
     """
 
     def __init__(self, folder: Path, limit: int, *, name: str | None = None) -> None:
-        """The file is new, and has a name only where it may be kept for others to read."""
+        """Create the file; it has a name only if it may be kept."""
         self._limit = limit
         self._path = None if name is None else folder / name
         self._read_end, self._write_end = os.pipe()
@@ -48,20 +48,20 @@ class OutputFile:
 
     @property
     def descriptor(self) -> int:
-        """For the child's stdout and stderr."""
+        """The descriptor for the child's stdout and stderr."""
         return self._write_end
 
     def close_child_end(self) -> None:
-        """The child has its copy of the descriptor; ours is closed."""
+        """Close our copy of the descriptor once the child has its own."""
         os.close(self._write_end)
 
     def close_pipe(self) -> None:
-        """There is no child, and nothing to copy."""
+        """Close the pipe because no child was started."""
         os.close(self._write_end)
         os.close(self._read_end)
 
     async def copy(self) -> None:
-        """Runs beside the child, and beyond it for as long as somebody holds the pipe."""
+        """Copy until every process has closed the pipe, which may be after the child ends."""
         try:
             while True:
                 await anyio.wait_readable(self._read_end)
@@ -74,7 +74,7 @@ class OutputFile:
             os.close(reading)
 
     def drain(self) -> None:
-        """The child has ended: takes what is still in the pipe, and nothing after that."""
+        """Copy what is left in the pipe after the child ended, and record nothing later."""
         for _ in range(MAX_PIPE_BYTES // CHUNK_BYTES):
             if self._read_end < 0 or not self._read_chunk():
                 break
@@ -84,27 +84,27 @@ class OutputFile:
         return os.pread(self._file, count, start)
 
     def iter_pieces(self) -> Iterator[bytes]:
-        """All of it, after `settle`, without holding more than a piece in memory."""
+        """Yield the whole output after `drain`, in pieces that fit in memory."""
         for start in range(0, self.size, PIECE_BYTES):
             yield self.read(start, min(PIECE_BYTES, self.size - start))
 
     def finalize(self, line: str) -> None:
-        """After `settle`: adds a last line of ours, and leaves the file under its name."""
+        """Append a last line after `drain` and keep the file."""
         self._path = None
-        # A full disk may not even have room for this; then the file ends without it.
+        # On a full disk the file ends without this line.
         with suppress(OSError):
             unfinished = self.size > 0 and self.read(self.size - 1, 1) != b"\n"
             os.write(self._file, (b"\n" if unfinished else b"") + f"{line}\n".encode())
 
     def close(self) -> None:
-        """The file is gone with this, unless it was concluded; copying may go on into nothing."""
+        """Remove the file unless it was finalized. Copying may continue and discards its input."""
         self._is_recording = False
         os.close(self._file)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def _read_chunk(self) -> bytes | None:
-        """None when the pipe is empty for now, no bytes when it has ended."""
+        """Return None if the pipe is empty, and no bytes at its end."""
         try:
             chunk = os.read(self._read_end, CHUNK_BYTES)
         except BlockingIOError:
@@ -133,6 +133,6 @@ class OutputFile:
 
 
 def _create_unnamed_file(folder: Path) -> int:
-    """Nobody else opens such a file, and nothing of it is left after a crash."""
+    """Create a file that no other process can open and that a crash leaves nothing of."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return os.dup(file.fileno())

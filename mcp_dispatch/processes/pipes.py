@@ -1,7 +1,7 @@
 """Our ends of a child's pipes, as anyio byte streams.
 
-The event loop's own are for Windows only: with them, waiting for a child can mean waiting for
-everybody who holds its pipes, and a child's stdin can be a socket, which /dev/stdin cannot open.
+The pipes of the event loop are used on Windows only: with them, waiting for a child can mean waiting
+for every process that holds its pipes, and stdin can be a socket, which /dev/stdin cannot open.
 """
 
 import os
@@ -70,7 +70,7 @@ class PipeWriter(_PipeEnd, ByteSendStream):
 
 @dataclass(frozen=True, slots=True)
 class ChildPipes:
-    """What the child gets as its three streams, and our ends of those that are pipes."""
+    """The three streams of a child, and our ends of those that are pipes."""
 
     child_streams: StdioTriple
     stdin: PipeWriter | None
@@ -84,7 +84,7 @@ class ChildPipes:
 
 
 def open_pipes(stdio: StdioTriple, child_ends: ExitStack) -> ChildPipes:
-    """Opens the pipes asked for; `child_ends` closes the child's ends, which it has copies of."""
+    """Open the requested pipes. `child_ends` closes our copies of the child's ends."""
     if sys.platform == "win32":
         return ChildPipes(stdio, None, None, None)
     stdin, stdout, stderr = stdio

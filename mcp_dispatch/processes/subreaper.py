@@ -1,6 +1,6 @@
-"""Processes whose parents have ended stay below the server: whoever detaches is still known by it.
+"""Keep orphaned descendants as children of the server, so detached processes stay known.
 
-Linux only. Elsewhere an orphan goes to the system's first process, and its line is lost.
+Linux only. Elsewhere the first process of the system adopts orphans.
 """
 
 import ctypes
@@ -17,9 +17,9 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def enable_subreaper() -> bool:
-    """Makes this process the parent of every orphan among its descendants, for as long as it lives.
+    """Make this process the parent of every orphan among its descendants. Return whether it worked.
 
-    Whoever does so has to `reap`: an orphan that ends stays a zombie until then.
+    The caller must run `reap_forever`: an ended orphan stays a zombie until it is reaped.
     """
     if sys.platform != "linux":
         return False
@@ -30,15 +30,16 @@ def enable_subreaper() -> bool:
 
 
 async def reap_forever() -> None:
-    """For ever."""
+    """Reap ended orphans regularly until cancelled."""
     while True:
         await anyio.sleep(REAP_INTERVAL_SECONDS)
         reap_orphans()
 
 
 def reap_orphans() -> None:
-    """Takes the ended orphans off the list of processes, and nobody whom we have started: each of
-    those leads a session of its own, or has ours, and whoever started it waits for it."""
+    """Reap ended orphans, but no process that we started: each of those leads a session or has ours,
+    and its starter waits for it.
+    """
     for pid in _list_children():
         with suppress(OSError, ValueError, IndexError):
             state, session = _read_state(pid)

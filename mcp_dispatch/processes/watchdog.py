@@ -1,4 +1,4 @@
-"""The server's side of the watchdog, which ends every child when the server is gone."""
+"""The server's side of the watchdog, a process that ends every child when the server dies."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ KILL_WAIT_SECONDS = 1.0
 
 
 class Watchdog:
-    """Started with the first child, and again should somebody have ended it."""
+    """The watchdog process. It is started with the first child, and restarted if it has ended."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -32,7 +32,7 @@ class Watchdog:
         return None if self._process is None else self._process.pid
 
     def ensure_running(self, list_groups: Callable[[], Iterable[str]]) -> None:
-        """Running from here on; one started now is first told the `news`."""
+        """Start the watchdog unless it runs, and send it the lines of `list_groups`."""
         if self._pipe >= 0 and self._process is not None and self._process.poll() is None:
             return
         self._kill_process()
@@ -63,7 +63,7 @@ class Watchdog:
             self._kill_process()
 
     def _kill_process(self) -> None:
-        # Ended before its pipe is closed: a watchdog that is merely stuck would take that for the
+        # Killed before its pipe is closed: a watchdog that is merely stuck would treat that as the
         # end of the server.
         if self._process is not None:
             _kill(self._process)
@@ -75,7 +75,7 @@ class Watchdog:
             os.close(pipe)
 
     async def release(self) -> None:
-        """Lets it end what is left, and go."""
+        """Let the watchdog end what is left, and wait for it."""
         self._close_pipe()
         if self._process is not None:
             with anyio.CancelScope(shield=True):
@@ -99,7 +99,7 @@ def _spawn(argv: list[str], pipe: int) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def _block_signals() -> Generator[None]:
-    """What is started meanwhile has them blocked from its first moment."""
+    """Block the signals, so that a process started in this context has them blocked at once."""
     polite = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, polite)
     try:

@@ -1,4 +1,4 @@
-"""The approvals screen: the view drawn with rich, keys read, servers found and watched."""
+"""The approvals screen: draws with rich, reads keys, finds and watches servers."""
 
 import os
 import re
@@ -50,12 +50,12 @@ _SEQUENCES: Final = {
     "\x08": "backspace",
 }
 
-# A sequence that we know, any other sequence whole, or one character.
+# An escape sequence, or one character.
 _KEY_PATTERN: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.)?|.", re.DOTALL)
 
 
 def run_screen(run_directory: Path) -> None:
-    """Until the person leaves."""
+    """Show the screen until the person quits."""
     console = Console(highlight=False, markup=False, emoji=False)
     try:
         with _enable_cbreak(), Live(console=console, screen=True, auto_refresh=False) as live:
@@ -65,7 +65,7 @@ def run_screen(run_directory: Path) -> None:
 
 
 def split_keys(typed: str) -> list[str]:
-    """The keys by name, or as they are; several may come at once, and one as several characters."""
+    """Split input into keys: several may arrive at once, and one may have several characters."""
     found = (match.group() for match in _KEY_PATTERN.finditer(typed))
     return [_SEQUENCES.get(key, key) for key in found]
 
@@ -86,7 +86,7 @@ class ApprovalScreen:
             tasks.cancel_scope.cancel()
 
     async def _watch_servers(self, tasks: TaskGroup) -> None:
-        """New servers are attached to as they start; ages are drawn anew."""
+        """Attach to servers as they start, and redraw the ages."""
         watched: set[Path] = set()
         while True:
             remove_stale_sockets(self._run_directory)
@@ -155,7 +155,7 @@ class ApprovalScreen:
 
 
 def render_screen(state: ScreenState, console: Console) -> RenderableType:
-    """The whole screen, exactly as large as the console."""
+    """Render the whole screen in exactly the size of the console."""
     width, height = console.size
     head = [
         _render_header(state, width),
@@ -238,7 +238,7 @@ def _render_footer(state: ScreenState, width: int) -> Text:
 
 
 def _fit(text: str, width: int) -> str:
-    """Exactly so wide; what is cut off leaves an ellipsis."""
+    """Pad or cut to exactly `width` cells; a cut text ends with an ellipsis."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     return set_cell_size(text, width - 1) + "…"

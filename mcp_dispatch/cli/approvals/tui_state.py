@@ -1,4 +1,4 @@
-"""What the approvals screen shows and what a key means there: no terminal, no sockets."""
+"""The state of the approvals screen and the effect of keys, without terminal and sockets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,14 @@ from mcp_dispatch.approval.socket_protocol import ApprovalMessage
 
 CHOICE_KEYS: Final = {"y": "once", "s": "session", "a": "always", "n": "deny"}
 MIN_VIEW_SECONDS: Final = 0.6
-"""A question that has just come up is not answered by a key that was meant for another."""
+"""A key is ignored this long after a question appears: it was meant for another question."""
 
 MAX_LISTED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenAnswer:
-    """What the person decided."""
+    """The answer of the person to one question."""
 
     question: ApprovalMessage
     choice: str
@@ -25,8 +25,9 @@ class ScreenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ScreenState:
-    """`selected` is the id of the question that is shown whole, `since` when it came up by itself;
-    `reason` is what is being typed, None where nothing is."""
+    """`selected` is the id of the question shown in full, `selected_at` when it was selected
+    automatically; `reason` is the text being typed, or None.
+    """
 
     questions: tuple[ApprovalMessage, ...] = ()
     selected: str | None = None
@@ -44,7 +45,7 @@ class ScreenState:
     def with_questions(
         self, questions: Sequence[ApprovalMessage], server_count: int, now: float
     ) -> "ScreenState":
-        """The same view of what is asked now. Who was being looked at stays, if it is there."""
+        """Return the state with the current questions. The selection stays if its question exists."""
         view = replace(self, questions=self._sort_questions(questions), server_count=server_count)
         if view.current is not None:
             return view
@@ -59,19 +60,19 @@ class ScreenState:
         )
 
     def _sort_questions(self, questions: Sequence[ApprovalMessage]) -> tuple[ApprovalMessage, ...]:
-        """As they were listed, new ones below: nothing moves under the eyes of who reads it."""
+        """Keep the order of known questions and append new ones, so that nothing moves."""
         known = {each.id: at for at, each in enumerate(self.questions)}
         last = len(known)
         return tuple(sorted(questions, key=lambda each: (known.get(each.id, last), -each.age)))
 
     def _pick_neighbour(self, remaining: Sequence[ApprovalMessage]) -> str | None:
-        """Who takes the place of a selected question that is gone."""
+        """Return the id to select after the selected question is gone."""
         ids = [each.id for each in self.questions]
         at = ids.index(self.selected) if self.selected in ids else 0
         return remaining[min(at, len(remaining) - 1)].id if remaining else None
 
     def press(self, key: str, now: float) -> "tuple[ScreenState, ScreenAnswer | None]":
-        """What a key does: the view after it, and an answer where it gives one."""
+        """Return the state after a key, and the answer if the key gives one."""
         if self.reason is not None:
             return self._handle_typing(key)
         if key in ("up", "k", "down", "j"):
@@ -117,7 +118,7 @@ class ScreenState:
 
 
 def select_listed(state: ScreenState) -> tuple[int, tuple[ApprovalMessage, ...]]:
-    """The part of the list around the selected question, and where it starts."""
+    """Return the start and the part of the list around the selected question."""
     ids = [each.id for each in state.questions]
     at = ids.index(state.selected) if state.selected in ids else 0
     start = max(0, min(at - MAX_LISTED // 2, len(ids) - MAX_LISTED))
@@ -125,7 +126,7 @@ def select_listed(state: ScreenState) -> tuple[int, tuple[ApprovalMessage, ...]]
 
 
 def format_details(question: ApprovalMessage) -> list[str]:
-    """All about one question, in paragraphs; each may be wider than the screen."""
+    """Return the details of one question as paragraphs, which may be wider than the screen."""
     rules = ", ".join(question.rules)
     lines = [*question.call, "", f"Asked because: {question.reason}"]
     if question.rules:
