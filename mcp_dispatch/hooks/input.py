@@ -1,4 +1,4 @@
-"""What a hook is told on stdin: one JSON document, in Claude Code's words."""
+"""Builds the hook input: one JSON document on stdin, with Claude Code's field names."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.text import truncate_middle
 from mcp_dispatch.model.tools import ToolResult
 
-# Our name of a field, and the protocol's.
+# Field name in the hook input → name in the protocol.
 _ELICITATION_PARAMS = {
     "mode": "mode",
     "url": "url",
@@ -20,7 +20,7 @@ _ELICITATION_PARAMS = {
 
 
 class HookInputError(Exception):
-    """The call cannot be written as JSON, so no hook can be told of it."""
+    """The call cannot be written as JSON, so no hook can receive it."""
 
 
 def build_pre_tool_use_input(checked: CheckedCall, context: HookContext) -> bytes:
@@ -117,7 +117,7 @@ def _build_call_fields(
 
 
 def _extract_error_text(result: ToolResult) -> str:
-    """The text of a failed result, without the tags that mark it for the model."""
+    """Return the text of a failed result without the tags that mark it for the model."""
     content = result.wire.get("content")
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
@@ -127,7 +127,8 @@ def _extract_error_text(result: ToolResult) -> str:
 
 
 def _encode_document(document: JsonObject) -> bytes:
-    """Compact, as scripts that search it as text expect; the newline is for a shell's `read`."""
+    """Return compact JSON, because scripts search it as text, with the newline that a shell's
+    `read` needs."""
     try:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return f"{text}\n".encode()

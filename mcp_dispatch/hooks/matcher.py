@@ -1,4 +1,4 @@
-"""Which tools a hook is for: every tool, a list of exact names, or a pattern."""
+"""Hook matchers: everything, a list of exact names, or a regular expression."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ _PLAIN_NAMES: Final = re.compile(r"[A-Za-z0-9_\- ,|]*")
 _SEPARATOR: Final = re.compile(r"[|,]")
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-# Three bounds keep a hostile pattern harmless. The engine is linear-time unless a pattern has
-# look-around or back-references; for those the steps are counted; and a name is never long.
+# Three limits bound the cost of a hostile pattern: backtracking steps (needed only for look-around
+# and back-references; other patterns run in linear time), compiled size, and length of the name.
 _MAX_BACKTRACKS: Final = 100_000
 _MAX_COMPILED_BYTES: Final = 1_000_000
 _MAX_NAME_CHARS: Final = 1_000
 
 
 class MatchResult(Enum):
-    """Whether a hook is for a tool. An UNSURE hook runs, but what it allows does not count."""
+    """Whether a hook applies. With UNSURE the hook runs, but its allow does not count."""
 
     YES = "yes"
     NO = "no"
@@ -45,7 +45,7 @@ class RegexMatcher:
     """An unanchored, case-sensitive regular expression in JavaScript's dialect."""
 
     text: str
-    # A JSON schema's `pattern` is exactly that, so the schema engine's is the one we use.
+    # `pattern` in JSON Schema has the same dialect, so the schema engine compiles it.
     compiled: jsonschema_rs.Validator = field(compare=False, repr=False)
 
     def match(self, subject: str) -> MatchResult:
@@ -65,7 +65,7 @@ _PATTERN_MISMATCH: Final = jsonschema_rs.ValidationErrorKind.Pattern
 
 @dataclass(frozen=True, slots=True)
 class InvalidMatcher:
-    """A matcher we do not understand: its hook runs for every tool."""
+    """A matcher that cannot be parsed: its hook runs for every tool."""
 
     def match(self, subject: str) -> MatchResult:
         return MatchResult.UNSURE
@@ -75,7 +75,7 @@ Matcher = AllMatcher | NameMatcher | RegexMatcher | InvalidMatcher
 
 
 def parse_matcher(text: str) -> Matcher:
-    """`""` and `*` are every tool; plain characters a list of names; anything else a pattern."""
+    """Parse `""` and `*` as everything, plain characters as names, anything else as a pattern."""
     if text in ("", "*"):
         return AllMatcher()
     if _PLAIN_NAMES.fullmatch(text):

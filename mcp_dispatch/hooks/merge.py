@@ -1,4 +1,4 @@
-"""All answers to one event, in configuration order, made one."""
+"""Merges the answers of all hooks of one event, in configuration order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ _DEFAULT_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HookReply:
-    """A hook and what it answered."""
+    """A hook and its answer."""
 
     hook: Hook
     answer: HookAnswer
 
 
 def build_reply(matched: MatchedHook, answer: HookAnswer, subject: str) -> HookReply:
-    """What of an answer counts, by what the configuration says of its hook."""
+    """Apply the hook's options to its answer: `async`, `onFailure` and an uncertain match."""
     hook = matched.hook
     if hook.action.background:
         answer = HookAnswer(
@@ -58,7 +58,7 @@ def _format_failure_reason(hook: Hook, answer: HookAnswer, subject: str) -> str:
 
 
 def merge_pre_tool_use(tool: str, replies: Sequence[HookReply]) -> PreHookResult:
-    """PreToolUse. A call that a hook denies will not run, so nothing is rewritten for it."""
+    """Merge PreToolUse answers. If a hook denies the call, no rewrite is applied."""
     votes = tuple(vote for each in replies if (vote := _build_vote(each)) is not None)
     denied = any(vote.effect is Effect.DENY for vote in votes)
     return PreHookResult(
@@ -70,7 +70,7 @@ def merge_pre_tool_use(tool: str, replies: Sequence[HookReply]) -> PreHookResult
 
 
 def merge_post_tool_use(tool: str, replies: Sequence[HookReply]) -> PostHookResult:
-    """PostToolUse and PostToolUseFailure: the tool has run, a block can only be told."""
+    """Merge PostToolUse and PostToolUseFailure answers. The tool has run, so a block only adds text."""
     contexts: list[str] = []
     for each in replies:
         if each.answer.effect is Effect.DENY:
@@ -85,7 +85,7 @@ def merge_post_tool_use(tool: str, replies: Sequence[HookReply]) -> PostHookResu
 
 
 def merge_post_tool_batch(replies: Sequence[HookReply]) -> PostHookResult:
-    """PostToolBatch: a block stops what would come next, which only the client can do."""
+    """Merge PostToolBatch answers. A block becomes a stop reason; only the client can stop."""
     stops = [
         each.answer.changes.stop_reason
         for each in replies
@@ -103,7 +103,7 @@ def collect_session_contexts(source: str, replies: Sequence[HookReply]) -> tuple
 
 
 def merge_permission_request(tool: str, replies: Sequence[HookReply]) -> PreHookResult:
-    """PermissionRequest. Only who allows may rewrite, and nothing is rewritten for a denial."""
+    """Merge PermissionRequest answers. Only a hook that allows may rewrite, unless one denies."""
     allowing = [each for each in replies if each.answer.effect is Effect.ALLOW]
     votes = tuple(vote for each in replies if (vote := _build_vote(each)) is not None)
     denied = any(vote.effect is Effect.DENY for vote in votes)
@@ -120,7 +120,7 @@ def may_retry(replies: Sequence[HookReply]) -> bool:
 
 
 def merge_elicitation(spoken: Sequence[HookReply]) -> JsonObject | None:
-    """Elicitation. One no is a no; of several yeses the last in configuration order stands."""
+    """Merge Elicitation answers. The first refusal wins; otherwise the last acceptance does."""
     replies = [_convert_denial(each) or each.answer.changes.elicitation_reply for each in spoken]
     given = [reply for reply in replies if reply is not None]
     refusing = [reply for reply in given if reply["action"] != "accept"]
@@ -128,7 +128,7 @@ def merge_elicitation(spoken: Sequence[HookReply]) -> JsonObject | None:
 
 
 def merge_elicitation_result(answer: JsonObject, replies: Sequence[HookReply]) -> JsonObject:
-    """ElicitationResult. What a person refused stays refused, whatever a hook makes of it."""
+    """Merge ElicitationResult answers. A hook cannot turn a person's refusal into an acceptance."""
     changed = merge_elicitation(replies)
     if changed is None or (changed["action"] == "accept" and answer.get("action") != "accept"):
         return answer
@@ -152,7 +152,7 @@ def _choose_reason(reply: HookReply) -> str:
 
 
 def format_context(subject: str, reply: HookReply) -> str:
-    """What the hook says to the model, and that it is a hook that says it."""
+    """Return the hook's context with a prefix that names the hook, or an empty text."""
     if not reply.answer.context:
         return ""
     name = format_hook_name(reply.hook.event, subject)

@@ -1,4 +1,4 @@
-"""What a hook said: exit code, stdout and stderr, read into one answer."""
+"""Parses exit code, stdout and stderr of a hook into one answer."""
 
 from dataclasses import dataclass, replace
 from typing import Final, cast
@@ -37,18 +37,18 @@ _LATE_ASYNC_NOTE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HookOutput:
-    """What a hook left behind. A negative code is the signal that killed it."""
+    """The raw output of a hook. A negative exit code is the signal that killed it."""
 
     exit_code: int
     stdout: str = ""
     stderr: str = ""
     dropped_bytes: int = 0
-    """Bytes of stdout that are not in `stdout`: the end of a flood is not kept."""
+    """Number of bytes of stdout over the limit, which are not in `stdout`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookFailure:
-    """The hook could not be heard: not started, too late, or not understood."""
+    """The hook did not start, timed out, or printed something that is not an answer."""
 
     message: str
     timed_out: bool = False
@@ -86,7 +86,8 @@ class HookAnswer:
 
 
 def parse_answer(event: HookEventName, output: HookOutput) -> HookAnswer:
-    """Exit 2 blocks what can be blocked; otherwise JSON decides, on every exit code."""
+    """Parse the output. Exit code 2 blocks events that support it; otherwise JSON on stdout decides,
+    whatever the exit code."""
     try:
         answer = _parse_stdout(event, output)
     except InvalidHookOutput as error:
@@ -102,14 +103,14 @@ def parse_answer(event: HookEventName, output: HookOutput) -> HookAnswer:
             failure=_build_exit_failure(output), context=_extract_plain_text(event, output)
         )
     if output.exit_code < 0:
-        # A hook that was killed had not finished: what it forbids stands.
+        # A killed hook had not finished: its deny counts, its allow does not.
         note = f"it was killed by signal {-output.exit_code}; what it allows does not count"
         return _drop_permission(answer, note)
     return answer
 
 
 def _parse_stdout(event: HookEventName, output: HookOutput) -> HookAnswer | None:
-    """What stdout says in JSON; None where it holds none."""
+    """Return the answer in stdout, or None if stdout is not JSON."""
     if not is_json_like(output.stdout):
         return None
     if output.dropped_bytes:
@@ -160,7 +161,7 @@ def _apply_pre_tool_use(
     own = _EFFECTS.get(specific.permission_decision or "")
     if own is None:
         return answer
-    # Of two decisions in one answer the stricter stands.
+    # If one answer contains two decisions, the stricter one applies.
     effect = own if answer.effect is None else max(own, answer.effect)
     reason = specific.permission_decision_reason or fallback_reason
     return replace(answer, effect=effect, reason=truncate_with_count(reason))
@@ -237,13 +238,13 @@ def _build_exit_failure(output: HookOutput) -> HookFailure | None:
 
 
 def _extract_plain_text(event: HookEventName, output: HookOutput) -> str:
-    """Of a flood, the head that was kept."""
+    """Return stdout for the model if the event accepts plain text; truncated output included."""
     meant = event in PLAIN_TEXT_EVENTS and output.exit_code == 0
     return output.stdout.strip() if meant else ""
 
 
 def _drop_permission(answer: HookAnswer, note: str) -> HookAnswer:
-    """What it forbids stands, what it allows does not."""
+    """Remove an allow or an acceptance; a deny stays."""
     reply = answer.changes.elicitation_reply
     accepts = reply is not None and reply["action"] == "accept"
     if answer.effect is not Effect.ALLOW and not accepts:

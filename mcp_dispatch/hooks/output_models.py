@@ -1,4 +1,4 @@
-"""The JSON a hook may print, checked as strictly as Claude Code checks it."""
+"""Models of the JSON that a hook prints, as strict as Claude Code."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class InvalidHookOutput(Exception):
-    """stdout begins like JSON and is no answer; the message says why."""
+    """stdout starts like JSON but is not a valid answer; the message gives the reason."""
 
 
 def _reject_null(value: _T | None) -> _T:
@@ -27,7 +27,7 @@ def _reject_null(value: _T | None) -> _T:
     return value
 
 
-# Absent is None here; a null that was written is an error.
+# None means that the key is absent; an explicit null is an error.
 _Optional = Annotated[_T | None, AfterValidator(_reject_null)]
 
 
@@ -87,7 +87,7 @@ class ElicitationOutput(HookSpecificOutput):
 
 
 class HookOutputDocument(_OutputModel):
-    """What every event's answer may hold."""
+    """Fields of an answer to any event."""
 
     should_continue: bool = Field(default=True, alias="continue")
     stop_reason: str = ""
@@ -117,7 +117,7 @@ def is_json_like(stdout: str) -> bool:
 def parse_document(
     event: HookEventName, stdout: str
 ) -> tuple[HookOutputDocument, HookSpecificOutput | None]:
-    """The answer to this event, and what of it is for this event only. Raises `NotAnAnswer`."""
+    """Return the answer and its event-specific part. Raise `InvalidHookOutput` if it is invalid."""
     try:
         document = HookOutputDocument.model_validate(
             _decode_json(_strip_bom_and_whitespace(stdout))
@@ -168,7 +168,7 @@ def _parse_finite_float(number: str) -> float:
 
 
 def _replace_lone_surrogates(value: Json) -> Json:
-    """Half a surrogate pair is replaced: a deny must not be lost for an odd file name in it."""
+    """Replace lone surrogates, so that an unusual file name does not invalidate a deny."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a PostToolUse hook puts in the place of an upstream's result."""
+"""Replaces an upstream result with the output of a PostToolUse hook."""
 
 import json
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Final
 from mcp_dispatch.model.calls import Executed, NewOutput
 from mcp_dispatch.model.json import Json, JsonObject
 
-# Of each kind of content, the field without which a client refuses the whole result.
+# For each content type, the field without which a client rejects the whole result.
 _REQUIRED_FIELDS: Final = {
     "text": "text",
     "image": "data",
@@ -27,7 +27,7 @@ def replace_result(executed: Executed, output: NewOutput) -> Executed:
 
 
 def _to_wire_result(value: Json, *, structured: bool) -> JsonObject:
-    """A whole result, a list of content, a text; anything else is shown as JSON."""
+    """Accept a whole result, a list of content or a string; convert anything else to JSON text."""
     if isinstance(value, dict) and _is_content(value.get("content")):
         return value
     if isinstance(value, list) and value and _is_content(value):

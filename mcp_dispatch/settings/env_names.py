@@ -1,7 +1,7 @@
 """Which environment variables a workspace may set, once it is trusted.
 
-A variable can decide which program runs, which library it loads or whom it talks to. What a
-workspace may not set goes into the user's own file for that workspace.
+A variable can decide which program runs, which library it loads or which host it connects to. A
+variable that a workspace may not set can be set in the user's own file for that workspace.
 """
 
 import os
@@ -11,15 +11,15 @@ OWN_PREFIX = "MCP_DISPATCH_"
 
 _NAME_PATTERN = re.compile(r"[A-Z][A-Z0-9_]*")
 
-# Known to choose no more than how something is shown, logged or repeated.
+# These affect only display, logging or reproducibility.
 _HARMLESS_NAMES = frozenset(
     {
         *("NODE_ENV", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
         *("PYTHONDONTWRITEBYTECODE", "PYTHONUTF8"),
     }
 )
-# Programs that start others, load code or hold credentials: their variables are many, and new ones
-# come with each release, so all of a family are refused.
+# Programs that start others, load code or hold credentials have many variables and add new ones, so
+# the whole prefix is refused.
 _REFUSED_PREFIXES = (
     *("LD_", "DYLD_", "GLIBC_", "MALLOC_", "GCONV", "LOCPATH", "NLSPATH", "HOSTALIASES"),
     *("BASH", "ZSH", "ZDOT", "KSH", "FISH", "HIST", "INPUTRC", "READLINE", "TERM"),
@@ -77,7 +77,7 @@ _REFUSED_NAMES = frozenset(
 
 
 def is_refused_to_workspaces(name: str) -> bool:
-    """Whether `name` stays closed to a workspace even when it is trusted."""
+    """Return whether even a trusted workspace may not set `name`."""
     if name in _HARMLESS_NAMES:
         return False
     if (
@@ -91,7 +91,7 @@ def is_refused_to_workspaces(name: str) -> bool:
 
 
 def find_variable_problem(name: str, value: str) -> str | None:
-    """Why no file at all can set this variable; None where one can."""
+    """Return why no file can set this variable, or None if one can."""
     if not name or "=" in name or "\0" in name:
         return "expected the name of an environment variable"
     if name.upper().startswith(OWN_PREFIX):

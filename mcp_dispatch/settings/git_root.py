@@ -1,4 +1,4 @@
-"""The root of the git repository around a directory, from files alone: git is never run."""
+"""Finds the root of a git repository by reading files, without running git."""
 
 import os
 import sys
@@ -10,11 +10,11 @@ _MAX_POINTER_BYTES = 4096
 
 
 def find_repository_root(directory: Path) -> Path | None:
-    """The main checkout around the real path `directory`.
+    """Return the main checkout that contains the real path `directory`.
 
-    None outside of git, where that checkout is the home directory, and where it belongs to
-    somebody else. A worktree leads to its main checkout only if that checkout knows the worktree:
-    otherwise any folder could claim to be part of any other.
+    Return None outside of git, if the checkout is the home directory, or if another user owns it. A
+    worktree leads to its main checkout only if that checkout lists the worktree: otherwise any
+    folder could claim to be part of any other.
     """
     if sys.platform == "win32":
         return None
@@ -24,7 +24,7 @@ def find_repository_root(directory: Path) -> Path | None:
             return None
         return checkout if checkout.stat().st_uid == os.geteuid() else None
     except (OSError, RuntimeError, ValueError):
-        return None  # links in a circle, names that are none: whoever writes them gains nothing
+        return None  # circular links or invalid names
 
 
 def _find_checkout(directory: Path) -> Path | None:
@@ -38,7 +38,7 @@ def _find_checkout(directory: Path) -> Path | None:
 
 
 def _find_main_checkout(git: Path) -> Path | None:
-    """Where the `.git` file of a worktree leads, and that place names the file in turn."""
+    """Return the checkout that a worktree's `.git` file points to, if it points back."""
     pointer = _read_pointer(git)
     if pointer is None or not pointer.startswith("gitdir:"):
         return None
@@ -56,7 +56,7 @@ def _find_main_checkout(git: Path) -> Path | None:
 
 
 def _read_pointer(file: Path) -> str | None:
-    """The one line of a small file of git's."""
+    """Return the content of one of git's one-line files."""
     try:
         content = read_regular_file(file, _MAX_POINTER_BYTES)
     except OSError:

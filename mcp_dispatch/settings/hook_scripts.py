@@ -1,4 +1,4 @@
-"""The files that hook commands name: whoever can write one of them decides what the hook says."""
+"""Finds the files that hook commands name: writing one of them changes what the hook decides."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from mcp_dispatch.settings.parse import RawSection
 _PROJECT_VARIABLE = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})")
 _HOME_VARIABLE = re.compile(r"\$(?:HOME\b|\{HOME\})")
 
-# Interpreters and other programs of the system, which their packages look after.
+# Interpreters and other system programs, which the package manager owns.
 _SYSTEM_DIRECTORIES = tuple(
     Path(name)
     for name in (
@@ -22,9 +22,9 @@ _SYSTEM_DIRECTORIES = tuple(
 
 
 def find_hook_scripts(hooks: Iterable[RawSection], root: Path | None) -> tuple[Path, ...]:
-    """Every word of a hook's command that is a path, there or not, absolute.
+    """Return each word of a hook command that is a path, as an absolute path that may not exist.
 
-    A relative one starts at the workspace, where hooks run.
+    Relative paths start at the workspace, where hooks run.
     """
     found: dict[Path, None] = {}
     for kept in hooks:
@@ -51,7 +51,7 @@ def _iter_words(value: Json) -> Iterator[str]:
 
 
 def _split_command(command: str) -> list[str]:
-    # Expanded first: where the shell would not expand, a file too many is protected.
+    # Variables are expanded even where a shell would not: protecting one file too many is safe.
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""

@@ -1,4 +1,4 @@
-"""Where things stand in a JSON text: the line of every value, and keys that occur twice."""
+"""Finds the line of every value in a JSON text, and keys that occur twice."""
 
 import json
 import re
@@ -31,19 +31,19 @@ class RepeatedKey:
 
 @dataclass(frozen=True, slots=True)
 class JsonLayout:
-    """All of them in the order of the text."""
+    """The leaves and repeated keys in the order of the text."""
 
     leaves: tuple[JsonLeaf, ...]
     repeated_keys: tuple[RepeatedKey, ...]
     depth: int = 0
-    """How many objects and lists stand in each other at the deepest place."""
+    """The deepest nesting of objects and lists."""
 
 
 EMPTY_LAYOUT = JsonLayout((), ())
 
 
 def parse_layout(text: str) -> JsonLayout:
-    """The layout of `text`, which a JSON parser has already accepted."""
+    """Return the layout of `text`, which must be valid JSON."""
     surveyor = _LayoutParser()
     line, measured = 1, 0
     for token in _TOKEN.finditer(text):
@@ -54,7 +54,7 @@ def parse_layout(text: str) -> JsonLayout:
 
 
 class _LayoutParser:
-    """Follows the tokens of one text. Keeps a stack of its own: depth is the author's choice."""
+    """Follows the tokens of one text with a stack, because recursion depth would be input-controlled."""
 
     def __init__(self) -> None:
         self.leaves: list[JsonLeaf] = []

@@ -1,4 +1,4 @@
-"""Which settings files there are for a workspace, and how they stand to each other."""
+"""Lists the settings files of a workspace and their precedence."""
 
 import hashlib
 import os
@@ -13,14 +13,14 @@ from platformdirs import user_config_dir as platform_config_dir
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings.git_root import find_repository_root
 
-# Not taken from the environment: whoever starts the server could then leave the rules out.
+# Not configurable by environment: a user who starts the server could then omit these rules.
 MANAGED_DIR = Path(
     "C:/Program Files/mcp-dispatch" if sys.platform == "win32" else "/etc/mcp-dispatch"
 )
 
 
 class LayerKind(Enum):
-    """Where a file comes from, the highest first."""
+    """Where a file comes from, in order of precedence, highest first."""
 
     MANAGED = "managed"
     FLAG = "flag"
@@ -64,7 +64,7 @@ class Layer:
 
     @property
     def is_workspace_layer(self) -> bool:
-        """Whether it comes with the workspace: what it asks for needs trust."""
+        """Whether the file comes with the workspace, so that its entries need trust."""
         return is_workspace_kind(self.kind)
 
     @property
@@ -93,7 +93,7 @@ def build_sources(
     include_claude: bool = False,
     managed_dir: Path = MANAGED_DIR,
 ) -> SettingsSources:
-    """The usual places, for a process with this environment and these `--settings` files."""
+    """Return the sources for a process with this environment and these `--settings` files."""
     return SettingsSources(
         config_dir=find_user_config_dir(environ),
         flags=tuple(_to_absolute(path.expanduser()) for path in flags),
@@ -104,7 +104,7 @@ def build_sources(
 
 
 def find_user_config_dir(environ: Mapping[str, str]) -> Path:
-    """Where the user's own settings live, absolute."""
+    """Return the absolute path of the directory with the user's settings."""
     named = environ.get("MCP_DISPATCH_CONFIG_DIR")
     place = named or platform_config_dir("mcp-dispatch", appauthor=False)
     return _to_absolute(Path(place))
@@ -116,18 +116,18 @@ def find_claude_config_dir(environ: Mapping[str, str]) -> Path:
 
 
 def find_claude_state_file(environ: Mapping[str, str]) -> Path:
-    """`~/.claude.json`: `claude mcp add` writes it, for a person or for their work in one place."""
+    """Return `~/.claude.json`, to which `claude mcp add` writes servers for a user or a project."""
     named = environ.get("CLAUDE_CONFIG_DIR")
     return (Path(named) if named else Path.home()) / ".claude.json"
 
 
 def derive_workspace_file_name(root: Path) -> str:
-    """The name of our files about a workspace: by its real path, whatever is in it."""
+    """Return the name of our files about a workspace, derived from its real path."""
     return f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
 
 
 def locate_own_file(config_dir: Path, root: Path) -> Path:
-    """The user's own settings for one workspace."""
+    """Return the path of the user's own settings for one workspace."""
     return config_dir / "workspaces" / derive_workspace_file_name(root)
 
 
@@ -136,12 +136,12 @@ def _to_absolute(path: Path) -> Path:
 
 
 def list_layers(sources: SettingsSources, root: Path | None) -> list[Layer]:
-    """The layers for the workspace at the real path `root`, whether their files exist or not."""
+    """Return the layers for the workspace at the real path `root`, including missing files."""
     return [*_list_global_layers(sources), *(_list_workspace_layers(sources, root) if root else ())]
 
 
 def sort_layers(layers: Sequence[Layer]) -> list[Layer]:
-    """The highest first. Of two files of one kind, the one that is named later stands higher."""
+    """Sort the highest first. Of two files of one kind, the later one is higher."""
     later_first = [*reversed(layers)]
     return sorted(later_first, key=lambda layer: _PRECEDENCE[layer.kind])
 
@@ -167,10 +167,10 @@ def _list_workspace_layers(sources: SettingsSources, root: Path) -> Iterator[Lay
     yield Layer(LayerKind.PROJECT, root / ".mcp.json", anchor=root, servers_only=True)
     yield Layer(LayerKind.PROJECT, ours / "settings.json")
     if sources.claude_state_file is not None:
-        # Not of the workspace, but of the user for it: it stands over what the repository brings.
+        # Written by the user for this workspace, so it is above the files of the repository.
         inside = ("projects", str(root))
         yield _build_servers_layer(sources.claude_state_file, LayerKind.CLAUDE_OWN, inside)
-    # In the home directory these are the user's own files, and stand as such already.
+    # In the home directory these are the user's files, which are listed already.
     if sources.claude_dir is not None and sources.claude_dir != root / ".claude":
         yield from _list_claude_layers(root)
 

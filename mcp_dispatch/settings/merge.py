@@ -1,4 +1,4 @@
-"""The files of all layers, highest first, to one value of each kind."""
+"""Merges the files of all layers, highest first, into one value per group of settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _MANAGED_RULES_ONLY = "allowManagedPermissionRulesOnly"
 
 @dataclass(frozen=True, slots=True)
 class RuleTestText:
-    """An example in `dispatch.ruleTests`, as it is written, and where."""
+    """An entry of `dispatch.ruleTests` as written, with its position."""
 
     call: Json
     expect: Effect
@@ -163,7 +163,7 @@ def merge_processes(files: Sequence[LayerFile], problems: list[SettingsProblem])
 
 
 def _collect_approved_definitions(files: Sequence[LayerFile]) -> dict[str, str]:
-    """From the user's own file for the workspace, the only one that is written by us."""
+    """Read the digests from the user's own file, the only file that this program writes."""
     own = [
         file.raw_values.get(APPROVED_DEFINITIONS_KEY)
         for file in files
@@ -203,7 +203,7 @@ def _is_bypass_disabled(files: Sequence[LayerFile]) -> bool:
 def _collect_directories(
     files: Sequence[LayerFile], root: Path | None, problems: list[SettingsProblem]
 ) -> tuple[Path, ...]:
-    """Relative ones start at the workspace."""
+    """Return all additional directories; relative ones start at the workspace."""
     found: dict[Path, None] = {}
     for file in files:
         for text in file.permissions.additional_directories:
@@ -218,7 +218,7 @@ def _collect_directories(
 
 
 def merge_dispatch(files: Sequence[LayerFile]) -> DispatchSettings:
-    """Key by key from the highest file; examples of rules from all of them."""
+    """Merge key by key, the highest file first; rule tests are collected from all files."""
     merged: JsonObject = {}
     tests: list[Json] = []
     for file in reversed(files):
@@ -238,7 +238,7 @@ def _collect_rule_tests(files: Sequence[LayerFile]) -> Iterator[RuleTestText]:
 
 
 def _collect_hooks(files: Sequence[LayerFile]) -> tuple[RawSection, ...]:
-    """The hooks that are switched on. Only a managed file switches managed hooks off."""
+    """Return the enabled hooks. Only a managed file can disable managed hooks."""
     kept = collect_sections(files, "hooks")
     switches = [file for file in files if file.values.get("disableAllHooks") is not None]
     off = bool(switches) and switches[0].values["disableAllHooks"] is True
@@ -250,10 +250,10 @@ def _collect_hooks(files: Sequence[LayerFile]) -> tuple[RawSection, ...]:
 
 
 def _merge_hook_list(files: Sequence[LayerFile], key: str) -> tuple[str, ...] | None:
-    """`allowedHttpHookUrls` or `httpHookAllowedEnvVars`; None where no file says anything.
+    """Return `allowedHttpHookUrls` or `httpHookAllowedEnvVars`, or None if no file sets it.
 
-    A managed list holds alone: nobody else can add to it. A managed value that makes no sense
-    closes.
+    If a managed file sets the key, other files cannot add to it; an invalid managed value allows
+    nothing.
     """
     managed = [file for file in files if _is_managed(file)]
     if any(file.raw_values.get(key) is not None for file in managed):
@@ -297,14 +297,14 @@ def collect_sections(files: Sequence[LayerFile], key: str) -> tuple[RawSection, 
 
 
 def _merge_restrictions(files: Sequence[LayerFile]) -> Restrictions:
-    """Denied servers of every file; allowed ones of managed files, else of the others together."""
+    """Merge denied servers of all files, and allowed servers of managed files or else of all others."""
     parsed = [(file, SettingsFile.model_validate(file.values)) for file in files]
     lists = [
         (file, each.allowed_mcp_servers)
         for file, each in parsed
         if not file.layer.is_workspace_layer
     ]
-    # A list that makes no sense allows nothing: an administrator meant to close something.
+    # An invalid list allows nothing: the administrator meant to restrict something.
     stated = [
         (file, allowed or [])
         for file, allowed in lists
@@ -320,7 +320,7 @@ def _merge_restrictions(files: Sequence[LayerFile]) -> Restrictions:
 
 
 def find_misplaced_keys(files: Sequence[LayerFile]) -> Iterator[SettingsProblem]:
-    """Keys that only a managed file, or only a file outside the workspace, can have."""
+    """Report keys that only a managed file, or only a file outside the workspace, may set."""
     for file in files:
         for key in (_MANAGED_HOOKS_ONLY, _MANAGED_RULES_ONLY):
             if file.values.get(key) is True and not _is_managed(file):
@@ -333,7 +333,7 @@ def find_misplaced_keys(files: Sequence[LayerFile]) -> Iterator[SettingsProblem]
 
 
 def _is_enabled_by_managed_file(files: Sequence[LayerFile], key: str) -> bool:
-    """A value that makes no sense closes too: an administrator meant something by it."""
+    """Return whether a managed file sets the switch; an invalid value counts as true."""
     managed = [file for file in files if _is_managed(file)]
     return any(file.raw_values.get(key, False) is not False for file in managed)
 

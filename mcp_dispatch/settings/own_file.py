@@ -1,4 +1,4 @@
-"""The user's own settings for one workspace, as "always allow" writes them."""
+"""Writes "always allow" rules to the user's own settings for one workspace."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.read_file import BrokenFile, read_json_file
 
 APPROVED_DEFINITIONS_KEY = "approvedDefinitions"
-"""Which definition of an upstream tool was meant: its rule name → the digest of it."""
+"""Maps the rule name of an upstream tool to the digest of the definition that was approved."""
 
 
 def add_allow_rules(path: Path, rules: Sequence[str], definitions: Mapping[str, str]) -> None:
-    """Adds what is not there yet and keeps all the rest. Blocks its thread.
+    """Add the rules that are missing and keep the rest of the file. Blocks the thread.
 
-    Raises `ConfigError` where the file makes no sense: what a person wrote is not thrown away; and
-    `OSError` where it cannot be written.
+    Raise `ConfigError` if the file is invalid, so that a person's work is not overwritten, and
+    `OSError` if it cannot be written.
     """
     create_private_directory(path.parent)
     with lock_file(path.with_name(f".{path.name}.lock")):

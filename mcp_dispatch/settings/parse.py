@@ -1,4 +1,4 @@
-"""One layer, read: the values that fit the models, and every rule with its line."""
+"""Parses one settings file: the values that fit the models, and each rule with its line."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -25,13 +25,14 @@ _MANAGED_ONLY_KEYS = ("allowManagedHooksOnly", "allowManagedPermissionRulesOnly"
 def drop_invalid_values(
     value: JsonObject, file: Path, problems: list[SettingsProblem]
 ) -> JsonObject:
-    """What of `value` fits the models; what does not is reported. Rules are left out of it."""
+    """Return a copy of `value` without invalid entries, and report them; `_parse_rules` reports
+    invalid rules."""
     kept = copy.deepcopy(value)
     while True:
         try:
             SettingsFile.model_validate(kept)
         except ValidationError as invalid:
-            # All at once: a file may hold thousands of them, and each round reads it whole.
+            # Remove all errors at once: a file may contain thousands, and each round validates all of it.
             faults = _group_by_location(kept, invalid.errors(include_url=False))
             for location, error in faults.items():
                 if not _is_rule(location):
@@ -44,7 +45,7 @@ def drop_invalid_values(
 def _group_by_location(
     value: JsonObject, errors: Iterable[ErrorDetails]
 ) -> dict[tuple[str | int, ...], ErrorDetails]:
-    """The first error of each place: the branches of a union all complain of the same one."""
+    """Return the first error of each location: each branch of a union reports its own."""
     found: dict[tuple[str | int, ...], ErrorDetails] = {}
     for error in errors:
         found.setdefault(_find_location(value, error["loc"]), error)
@@ -52,12 +53,12 @@ def _group_by_location(
 
 
 def _is_rule(location: Sequence[str | int]) -> bool:
-    """Entries of a rule list are reported where they are read, with their line."""
+    """Return whether the location is an entry of a rule list, which is reported with its line."""
     return len(location) == 3 and location[0] == "permissions" and location[1] in _RULE_LISTS
 
 
 def _find_location(value: Json, location: Sequence[str | int]) -> tuple[str | int, ...]:
-    """The part of pydantic's location that exists in the file."""
+    """Return the part of pydantic's location that exists in the file."""
     found: list[str | int] = []
     for step in location:
         match value, step:
@@ -72,7 +73,7 @@ def _find_location(value: Json, location: Sequence[str | int]) -> tuple[str | in
 
 
 def _remove_values(value: JsonObject, locations: Iterable[tuple[str | int, ...]]) -> None:
-    """From the end, so that the places of a list keep their numbers; a part goes with its whole."""
+    """Remove from the end, so that list indexes stay valid; nested locations go with their parent."""
     chosen = set(locations)
     apart = [each for each in chosen if not any(each[:n] in chosen for n in range(1, len(each)))]
     for location in sorted(apart, key=_build_sort_key, reverse=True):
@@ -108,7 +109,7 @@ def _build_problem(
 
 
 def _describe_consequence(key: str, value: Json) -> str:
-    # A deny that is not in a list was still meant: leaving it out would open what it closes.
+    # A deny outside a list is still applied: skipping it would allow what it forbids.
     if key in ("permissions.deny", "permissions.ask") and isinstance(value, str):
         return "it is taken as the only rule"
     if key in _MANAGED_ONLY_KEYS:
@@ -117,13 +118,13 @@ def _describe_consequence(key: str, value: Json) -> str:
 
 
 _EFFECTS = {"allow": Effect.ALLOW, "ask": Effect.ASK, "deny": Effect.DENY}
-# Keys of Claude Code's that mean nothing here.
+# Keys of Claude Code that have no effect here.
 _IGNORED_KEYS = frozenset({"disableAutoMode", "blockReadsExemptPaths", "workingDirectoriesAsGiven"})
 
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """A rule as it is written, and where. `anchor` is what its `/p` means."""
+    """A rule as written, with its position. A path `/p` in it is relative to `anchor`."""
 
     effect: Effect
     text: str
@@ -135,7 +136,7 @@ class RuleText:
 
 @dataclass(frozen=True, slots=True)
 class RawSection:
-    """A value that another room reads for itself, and the file it stands in."""
+    """A section that another package parses, and the file it comes from."""
 
     value: JsonObject
     file: Path
@@ -151,7 +152,7 @@ class LayerFile:
     rules: tuple[RuleText, ...] = ()
     layout: JsonLayout = EMPTY_LAYOUT
     raw_values: JsonObject = field(default_factory=lambda: {})
-    """The file as it is."""
+    """The content of the file before invalid values are dropped."""
 
     @cached_property
     def permissions(self) -> Permissions:
@@ -159,7 +160,7 @@ class LayerFile:
 
     @cached_property
     def lines(self) -> dict[tuple[str | int, ...], int]:
-        """The line where each key and each entry of a list begins."""
+        """The line where each key and each list entry begins."""
         found: dict[tuple[str | int, ...], int] = {}
         for leaf in self.layout.leaves:
             for length in range(1, len(leaf.path) + 1):
@@ -198,7 +199,7 @@ def _parse_rules(
     for name, effect in _EFFECTS.items():
         leaves = [leaf for leaf in text.layout.leaves if leaf.path[:2] == ("permissions", name)]
         if effect is Effect.ALLOW:
-            # A repeated key: JSON's last one holds, and nothing else is allowed.
+            # If the key is repeated, only the last list, which JSON parsers keep, may allow.
             leaves = leaves[len(leaves) - _count_entries(text.value, name) :]
         for leaf in leaves:
             key = f"permissions.{name}" + "".join(f"[{step}]" for step in leaf.path[2:])
@@ -221,7 +222,7 @@ def _parse_rules(
 
 
 def _count_entries(value: JsonObject, name: str) -> int:
-    """How many leaves the list has that holds."""
+    """Return the number of leaves of the list that JSON parsing keeps."""
     permissions = value.get("permissions")
     return _count_leaves(permissions.get(name, [])) if isinstance(permissions, dict) else 0
 

@@ -1,4 +1,4 @@
-"""One settings file from the disk: strict JSON, bounded, an object at the top."""
+"""Reads a settings file: strict JSON of limited size with an object at the top."""
 
 import json
 import os
@@ -12,21 +12,21 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.json_lines import EMPTY_LAYOUT, JsonLayout, parse_layout
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
-"""Bytes. A settings file is written by hand."""
+"""Enough for a file that is written by hand."""
 
 MAX_STATE_FILE_BYTES = 32 * 1024 * 1024
-"""Bytes of a file in which a program keeps its own things, too."""
+"""For a file in which a program also keeps its own state."""
 
 MAX_NESTING_DEPTH = 64
-"""Levels of objects and lists in each other."""
+"""Nested objects and lists."""
 
-# Without it a pipe that somebody put in a settings file's place would hold the start up.
+# O_NONBLOCK: a named pipe in place of a settings file must not block the start.
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """What the file says, and where it says it."""
+    """The content of a file and the position of each value."""
 
     value: JsonObject
     layout: JsonLayout
@@ -38,7 +38,7 @@ class BrokenFile:
 
 
 def read_json_file(path: Path, *, is_state_file: bool = False) -> ParsedFile | BrokenFile | None:
-    """None where there is no such file. Of a program's `notes`, lines are not told."""
+    """Return None if the file does not exist. For a state file, lines are not recorded."""
     largest = MAX_STATE_FILE_BYTES if is_state_file else MAX_FILE_BYTES
     try:
         content = read_regular_file(path, largest + 1)
@@ -55,7 +55,7 @@ def read_json_file(path: Path, *, is_state_file: bool = False) -> ParsedFile | B
 
 
 class LastGoodFiles:
-    """What each file said when it last made sense: a slip while editing takes no rule away."""
+    """The last valid content of each file: an error while editing removes no rule."""
 
     def __init__(self, files: Mapping[Path, ParsedFile] | None = None) -> None:
         self._files = dict(files or {})
@@ -71,7 +71,7 @@ class LastGoodFiles:
 
 
 def read_regular_file(path: Path, max_bytes: int) -> bytes | None:
-    """The first bytes of a regular file, None of anything else. Raises as `os.open` does."""
+    """Return the first bytes of a regular file, or None for anything else. Raises like `os.open`."""
     descriptor = os.open(path, _OPEN_FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""Settings files to one frozen `Settings`: layers merged, every rule with its file and line."""
+"""Loads all settings files into one frozen `Settings`."""
 
 import shlex
 from collections import Counter
@@ -74,18 +74,18 @@ _WITHHELD_REASONS = {
 
 
 class FileState(Enum):
-    """What became of a layer's file."""
+    """The result of reading a layer's file."""
 
     ABSENT = "absent"
     READ = "read"
     BROKEN = "ignored"
     KEPT = "kept"
-    """It makes no sense any more; what it said before stays in force."""
+    """The file is invalid now; its last valid content stays in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerStatus:
-    """One file that was looked for."""
+    """The file of one layer and the result of reading it."""
 
     layer: Layer
     state: FileState
@@ -132,12 +132,12 @@ def load_settings(
     root: Path | None = None,
     last_good: LastGoodFiles | None = None,
 ) -> Settings:
-    """Merges the files that exist: lists concatenated, scalars by the highest layer.
+    """Merge the files that exist: lists are concatenated, scalars come from the highest layer.
 
     `supported` names the keys among hooks, env and mcpServers that the caller gives effect to;
-    the others are reported where a file has them. `record` is what a person has trusted of the
-    workspace at `root`. A file that has become unreadable since `shelf` kept it holds as it was.
-    Raises `ConfigError` for a file that a person named, or that is managed, and cannot be read.
+    the others are reported where a file has them. `record` holds the trusted entries of the
+    workspace at `root`. If a file has become invalid, its content in `last_good` stays in force.
+    Raise `ConfigError` for a managed or `--settings` file that cannot be read.
     """
     problems: list[SettingsProblem] = []
     looked = [
@@ -178,14 +178,14 @@ def load_settings(
 def _read_layer_file(
     layer: Layer, last_good: LastGoodFiles, problems: list[SettingsProblem]
 ) -> tuple[FileState, ParsedFile | None]:
-    """What the file says. One that must be there and never could be read stops everything."""
+    """Read the file of one layer. Raise `ConfigError` if it is required and was never valid."""
     text = read_json_file(layer.path, is_state_file=layer.is_state_file)
     if isinstance(text, ParsedFile):
         last_good.store(layer.path, text)
         return FileState.READ, text
     must = layer.kind is LayerKind.FLAG
     if layer.kind is LayerKind.MANAGED:
-        # A link that leads nowhere is there: somebody meant a file by it.
+        # A dangling link counts as a file: the administrator meant one to be there.
         must = text is not None or layer.path.is_symlink()
     if text is None and not must:
         last_good.forget(layer.path)
@@ -200,7 +200,7 @@ def _read_layer_file(
 
 
 def _report_withheld_entries(status: TrustStatus, root: Path | None) -> Iterator[SettingsProblem]:
-    """One line for each file of which something is off."""
+    """Yield one problem for each file with entries that are not trusted."""
     place = shlex.quote(str(root)) if root else "DIR"
     for file, count in Counter(entry.file for entry in status.withheld).items():
         what = "1 entry has" if count == 1 else f"{count} entries have"
@@ -228,7 +228,7 @@ def _find_unsupported_keys(
 
 
 class SettingsReader:
-    """Reads them again whenever asked, and remembers what they said when they last made sense."""
+    """Reads the settings files on request and remembers the last valid content of each."""
 
     def __init__(
         self, sources: SettingsSources, *, supported: frozenset[str] = frozenset()
@@ -238,7 +238,7 @@ class SettingsReader:
         self._last_good = LastGoodFiles()
 
     def read(self, root: Path | None) -> Settings:
-        """The settings for the workspace at the real path `root`. Raises as `load` does."""
+        """Return the settings for the workspace at the real path `root`. Raises like `load_settings`."""
         config_dir = self._sources.config_dir
         record, problems = read_record(config_dir, root) if root else (None, ())
         settings = load_settings(
@@ -251,11 +251,11 @@ class SettingsReader:
         return settings.add_problems(problems)
 
     def list_watched_files(self, root: Path | None) -> tuple[Path, ...]:
-        """What decides the settings, there or not."""
+        """Return all files that affect the settings, including missing ones."""
         try:
             layers = [layer.path for layer in list_layers(self._sources, root)]
         except ConfigError:
-            layers = []  # reading them again will say why; what was read stays in force
+            layers = []  # the next read reports the error; the current settings stay in force
         records = [locate_record(self._sources.config_dir, root)] if root else []
         return (*layers, *records, self._sources.managed_dir / "settings.d")
 
@@ -265,7 +265,7 @@ def list_workspace_layers(sources: SettingsSources, root: Path) -> list[Layer]:
 
 
 def inspect_layers(layers: list[Layer]) -> tuple[TrustSurvey, list[SettingsProblem]]:
-    """What the files of a workspace ask for, as they are now."""
+    """Return what the files of a workspace currently request."""
     problems: list[SettingsProblem] = []
     files: list[LayerFile] = []
     for layer in layers:

@@ -1,5 +1,4 @@
-""" "Always allow" was meant for a tool as it was: a rule for one that has changed since counts no
-more."""
+"""Disables "always allow" rules of tools whose definition has changed since the approval."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from mcp_dispatch.settings.settings import Settings
 def find_stale_rules(
     settings: Settings, find_definition: Callable[[str], JsonObject | None]
 ) -> tuple[RuleText, ...]:
-    """The rules of the user's own file that were given to another definition of their tool."""
+    """Return the rules of the user's own file that were approved for another definition."""
     return tuple(
         rule
         for rule in settings.rules.texts
@@ -29,7 +28,7 @@ def find_stale_rules(
 
 
 def remove_rules(settings: Settings, rules: tuple[RuleText, ...]) -> Settings:
-    """The settings as if the rules were not there, and a warning for each."""
+    """Return the settings without the rules, with a warning for each."""
     if not rules:
         return settings
     problems = [

@@ -1,4 +1,4 @@
-"""What a person has trusted of a workspace, kept by its real path in their config directory."""
+"""Trust records: the entries of a workspace that a person confirmed, stored by its real path."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ _WRITABLE_BY_OTHERS = 0o022
 
 @dataclass(frozen=True, slots=True)
 class TrustRecord:
-    """The entries that were shown and confirmed, and the guards that stood beside them."""
+    """The entries that were shown and confirmed, and the guards that existed at that time."""
 
     workspace: Path
     grants: tuple[TrustEntry, ...]
@@ -33,7 +33,7 @@ class TrustRecord:
 
     @property
     def fingerprint(self) -> str:
-        """The hash of everything in it."""
+        """The hash of the whole record."""
         lists = [[_to_json_entry(entry) for entry in each] for each in (self.grants, self.guards)]
         content: Json = [str(self.workspace), *cast("list[Json]", lists)]
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -41,7 +41,7 @@ class TrustRecord:
 
 
 class Trust(Enum):
-    """How a workspace stands."""
+    """The trust state of a workspace."""
 
     NOT_NEEDED = "asks for nothing"
     UNTRUSTED = "is not trusted"
@@ -52,14 +52,14 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrustStatus:
-    """What of a survey is granted, and what has changed since it was confirmed."""
+    """Which entries of a survey are granted, and what has changed since the confirmation."""
 
     trust: Trust
     granted: frozenset[TrustEntry] = frozenset()
     withheld: tuple[TrustEntry, ...] = ()
     missing_guards: tuple[TrustEntry, ...] = ()
     removed_grants: tuple[TrustEntry, ...] = ()
-    """Entries that were confirmed and are no longer asked for."""
+    """Entries that were confirmed and are no longer requested."""
 
 
 TRUST_NOT_NEEDED = TrustStatus(Trust.NOT_NEEDED)
@@ -68,11 +68,11 @@ TRUST_NOT_NEEDED = TrustStatus(Trust.NOT_NEEDED)
 def evaluate_trust(
     record: TrustRecord | None, survey: TrustSurvey, files: Iterable[Path]
 ) -> TrustStatus:
-    """Entry by entry: what was confirmed holds, what came later does not.
+    """Grant each entry that was confirmed; withhold entries that were added later.
 
-    Where a guard is gone that stood when the rest was confirmed, nothing holds: the same entries
-    open more than what was shown. `files` are those that were looked at; guards of others, which
-    a flag left out, are not missed.
+    If a guard is missing that existed at the confirmation, nothing is granted: the same entries
+    now allow more than was shown. Guards in files other than `files`, which a flag excluded, do not
+    count as missing.
     """
     if record is None:
         trust = Trust.UNTRUSTED if survey.grants else Trust.NOT_NEEDED
@@ -92,7 +92,7 @@ def evaluate_trust(
 def build_confirmed_record(
     previous: TrustRecord | None, workspace: Path, survey: TrustSurvey, files: Iterable[Path]
 ) -> TrustRecord:
-    """The record once a person has said yes to all of `found`; other files' entries stay."""
+    """Return the record after a person confirmed the whole survey; entries of other files stay."""
     looked_at = frozenset(files)
     grants = [each for each in previous.grants if each.file not in looked_at] if previous else []
     guards = [each for each in previous.guards if each.file not in looked_at] if previous else []
@@ -110,7 +110,7 @@ def locate_record(config_dir: Path, workspace: Path) -> Path:
 def read_record(
     config_dir: Path, workspace: Path
 ) -> tuple[TrustRecord | None, tuple[SettingsProblem, ...]]:
-    """The record for the real path `workspace`; one that cannot be relied on counts for nothing."""
+    """Return the record for the real path `workspace`; an invalid or exposed one is ignored."""
     path = locate_record(config_dir, workspace)
     text = read_json_file(path)
     if text is None:
@@ -125,7 +125,7 @@ def read_record(
 
 
 def write_record(config_dir: Path, record: TrustRecord) -> Path:
-    """Puts the record in place in one step: whoever reads it sees the old one or the new one."""
+    """Write the record atomically: a reader sees the old one or the new one."""
     path = locate_record(config_dir, record.workspace)
     create_private_directory(path.parent)
     replace_file(path, json.dumps(_to_document(record), indent=2).encode())
@@ -133,7 +133,7 @@ def write_record(config_dir: Path, record: TrustRecord) -> Path:
 
 
 def remove_record(config_dir: Path, workspace: Path) -> bool:
-    """Whether there was one."""
+    """Return whether there was a record."""
     try:
         locate_record(config_dir, workspace).unlink()
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def remove_record(config_dir: Path, workspace: Path) -> bool:
 
 
 def _explain_exposure(path: Path) -> str:
-    """Why somebody else may have written it; empty where nobody can have."""
+    """Return why another user may have written the file, or an empty text."""
     if sys.platform == "win32":
         return ""
     try:

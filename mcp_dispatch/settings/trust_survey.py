@@ -1,4 +1,4 @@
-"""What a workspace's file asks for beyond tightening: every entry, with its place in the file."""
+"""Finds the entries of a workspace's files that need trust, and those that tighten."""
 
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -11,17 +11,18 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.env_names import is_refused_to_workspaces
 from mcp_dispatch.settings.parse import LayerFile, RuleText
 
-# These close: they hold in any file that says so.
+# These only tighten, so they apply from any file.
 TIGHTENING: JsonObject = {
     "blockReadsOutsideWorkingDirectories": True,
     "blockWritesOutsideWorkingDirectories": True,
     "disableBypassPermissionsMode": "disable",
 }
-# What a workspace may choose of ours. Not: where we listen, what is recorded, who is asked.
+# `dispatch` keys that a workspace may set. Not: where the server listens, what is recorded, and who
+# approves.
 _WORKSPACE_DISPATCH_KEYS = frozenset(
     {"naming", "tools", "toolSearch", "concurrency", "approvals", "results", "ruleTests"}
 )
-# Lists of servers that do not run: an entry of any file counts.
+# Lists of servers that must not run: entries of any file apply.
 _CLOSING_LISTS = ("disabledMcpjsonServers", "deniedMcpServers")
 _WORKSPACE_MODES = frozenset({"default", "manual", "acceptEdits", "plan", "dontAsk"})
 
@@ -30,7 +31,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TrustEntry:
-    """One entry of a file. Two are the same where file, key and value are, on whatever line."""
+    """One entry of a file. Entries are equal if file, key and value are; the line does not matter."""
 
     file: Path
     key: str
@@ -47,7 +48,7 @@ class TrustEntry:
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that no workspace can have, trusted or not."""
+    """An entry that no workspace may set, trusted or not."""
 
     entry: TrustEntry
     reason: str
@@ -55,9 +56,9 @@ class RefusedEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrustSurvey:
-    """Everything in a workspace's files that matters to trust.
+    """All entries of a workspace's files that are relevant to trust.
 
-    `guards` close something: taking one away opens it. A hook is a grant and a guard.
+    `guards` restrict something: removing one allows more. A hook is both a grant and a guard.
     """
 
     grants: tuple[TrustEntry, ...] = ()
@@ -71,14 +72,14 @@ class TrustSurvey:
 
 
 def inspect_files(files: Iterable[LayerFile]) -> TrustSurvey:
-    """What the files of a workspace ask for, and what they close."""
+    """Return what the files of a workspace request and what they restrict."""
     return sum(map(_inspect_file, files), TrustSurvey())
 
 
 def filter_granted(file: LayerFile, granted: Container[TrustEntry]) -> LayerFile:
-    """The file with what it closes and, of what it asks for, only what is granted.
+    """Return the file with its restrictions and only those requests that are granted.
 
-    It is built up from nothing: a key that nobody thought of is not in it.
+    The result is built from nothing, so that an unforeseen key is left out.
     """
     permissions = _get_object(file.values, "permissions")
     closing = {key: on for key, on in TIGHTENING.items() if permissions.get(key) == on}
@@ -121,7 +122,7 @@ def _collect_guards(
 
 
 def _iter_entries(file: LayerFile) -> Iterator[tuple[KeyPath, TrustEntry]]:
-    """Everything but rules and what only closes, cut into pieces that stand for themselves."""
+    """Yield the entries that need trust, except rules, each small enough to grant alone."""
     for steps, value in _iter_values(file.values):
         key = ".".join(step for step in steps if isinstance(step, str))
         yield steps, TrustEntry.create(file.layer.path, key, value, file.lines.get(steps))
@@ -149,7 +150,7 @@ def _iter_values(values: JsonObject) -> Iterator[tuple[KeyPath, Json]]:
 
 
 def _find_refusal_reason(steps: KeyPath, entry: TrustEntry) -> str | None:
-    """Why a workspace can never have this; None where trust decides."""
+    """Return why no workspace may set this, or None if trust decides."""
     match steps:
         case ("permissions", "defaultMode") if entry.value not in _WORKSPACE_MODES:
             return "a workspace cannot choose this mode; use --permission-mode"
@@ -175,7 +176,7 @@ def _get_object(values: JsonObject, key: str) -> JsonObject:
 
 
 def _insert_value(values: JsonObject, steps: KeyPath, value: Json) -> None:
-    """An entry of a list goes to its end."""
+    """Insert the value at its key path; a list entry is appended."""
     *path, last = (step for step in steps if isinstance(step, str))
     holder = values
     for step in path:

@@ -1,4 +1,4 @@
-"""Notices when settings files change, appear or go, by whatever means they do."""
+"""Detects that settings files change, appear or disappear."""
 
 import logging
 import os
@@ -13,11 +13,10 @@ from anyio.abc import TaskGroup
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
-"""How often files are looked at though nobody said that they changed: some file systems say
-nothing, and a link far above a file can be turned."""
+"""Polling interval, for file systems without events and for links changed far above a file."""
 
 REPLACE_GRACE_SECONDS = 0.5
-"""How long a file may be away while an editor puts the new one in its place."""
+"""How long a file may be missing while an editor replaces it."""
 
 _STEP_MS = 100
 _DEBOUNCE_MS = 400
@@ -27,10 +26,10 @@ FileStamp = tuple[int, ...] | None
 
 
 class FileWatcher:
-    """Watches the files that `files` names; the set may change from one look to the next.
+    """Watches the files that `list_files` returns; the set may change between checks.
 
-    It remembers how they are when it is made, and no change after that is missed: one that no
-    event tells of is seen within `seconds`.
+    The state at construction is the baseline, and no later change is missed: a change without an
+    event is detected within `poll_seconds`.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class FileWatcher:
         self._check_lock = anyio.Lock()
 
     async def run(self, on_change: Callable[[], None]) -> None:
-        """Calls `changed` now, for what happened before, and after each change, for ever."""
+        """Call `on_change` once for earlier changes and after each change, until cancelled."""
         on_change()
         stop = threading.Event()
         async with anyio.create_task_group() as tasks:
@@ -55,7 +54,7 @@ class FileWatcher:
             try:
                 await anyio.sleep_forever()
             finally:
-                # The thread that waits for events is not reached by cancelling its task.
+                # Cancelling the task does not stop the thread that waits for events.
                 stop.set()
 
     async def _follow(
@@ -76,8 +75,8 @@ class FileWatcher:
     async def _listen(
         self, tasks: TaskGroup, stop: threading.Event, on_change: Callable[[], None]
     ) -> None:
-        """Until the directories to watch are others than now."""
-        # Its types name trio's, which is not installed.
+        """Check the files after each event; return when other directories have to be watched."""
+        # Its type hints import trio, which is not installed.
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]
 
         directories = _find_directories(self._list_files())
@@ -92,7 +91,7 @@ class FileWatcher:
             recursive=False,
             ignore_permission_denied=True,
         )
-        # Its turn comes once we wait for events: what changed before that is seen here.
+        # Runs once the loop below waits for events, to detect changes before that.
         tasks.start_soon(self._check_files, on_change)
         async with aclosing(events):
             async for _ in events:
@@ -127,8 +126,8 @@ def _read_stamp(path: Path) -> FileStamp:
 
 
 def _find_directories(files: Iterable[Path]) -> list[Path]:
-    """Where an entry changes when one of the files does: beside the file, or beside the nearest
-    thing above it that exists, and the same for wherever links lead."""
+    """Return the directories to watch: the nearest existing parent of each file and of each target
+    of its links."""
     found: set[Path] = set()
     for file in files:
         for end in _follow_links(file):
@@ -142,7 +141,7 @@ def _find_directories(files: Iterable[Path]) -> list[Path]:
 def _follow_links(file: Path) -> list[Path]:
     ends = [file]
     while len(ends) <= _MAX_LINKS and ends[-1].is_symlink():
-        # Not resolved at once: a link in the middle of the way can be turned, too.
+        # Resolved step by step: a link in the middle of the chain can change, too.
         target = os.path.normpath(ends[-1].parent / ends[-1].readlink())
         ends.append(Path(target))
     return ends

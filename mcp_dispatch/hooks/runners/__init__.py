@@ -1,1 +1,1 @@
-"""How a hook is run: as a command, over HTTP, as a tool of an upstream."""
+"""Runners for hooks: commands, HTTP requests, upstream tools."""

@@ -1,4 +1,4 @@
-"""Runs one command hook: a child process that is told of the call on stdin, and never left behind."""
+"""Runs a command hook: a child process that gets the input on stdin and is always cleaned up."""
 
 import logging
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ from mcp_dispatch.processes.environment import remove_own_variables
 
 logger = logging.getLogger(__name__)
 
-# What goes beyond is read, counted and thrown away. stdout may hold a whole file as new arguments.
+# Output over the limit is read, counted and discarded. stdout may contain a whole file as new
+# arguments.
 MAX_STDOUT_BYTES: Final = 8 << 20
 MAX_STDERR_BYTES: Final = 1 << 20
 
@@ -27,13 +28,13 @@ _PROJECT_PLACEHOLDER: Final = "${CLAUDE_PROJECT_DIR}"
 _TELEMETRY_PREFIX: Final = "OTEL_"
 _GRACE_SECONDS: Final = 1.0
 
-# A pipe can outlive the hook in something it left in the background. What the hook itself wrote
-# is in the pipe by then, so a short while is enough.
+# A background process of the hook can keep the pipes open. The hook's own output is in the pipe when
+# the hook exits, so a short wait is enough.
 _PIPE_DRAIN_SECONDS: Final = 0.5
 
 
 class _CapturedStream:
-    """The first of a stream, bounded; all of it is read, so that the writer never blocks."""
+    """The first bytes of a stream. The rest is read too, so that the writer never blocks."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -53,7 +54,7 @@ class _CapturedStream:
 
 
 class CommandRunner:
-    """`workspace` is the project of CLAUDE_PROJECT_DIR; without one it is the call's directory."""
+    """CLAUDE_PROJECT_DIR is `workspace`, or the directory of the call if there is none."""
 
     def __init__(
         self, processes: ProcessGroup, environ: Mapping[str, str], workspace: Path | None = None
@@ -69,7 +70,7 @@ class CommandRunner:
     async def run(
         self, command: HookCommand, document: bytes, context: HookContext
     ) -> HookOutput | HookFailure:
-        """Never raises on account of the hook: what goes wrong with it is a `Failure`."""
+        """Return the output, or a `HookFailure` for any error of the hook; never raise for one."""
         project = self._workspace or context.cwd
         try:
             child = await self._processes.spawn(
@@ -99,13 +100,13 @@ class CommandRunner:
         }
 
     def _choose_directory(self, cwd: Path, project: Path) -> Path:
-        """Where the hook starts. A directory that has gone must not silence it."""
+        """Return the first usable directory, so that a deleted one does not disable the hook."""
         home = Path(self._environ.get("HOME") or "/")
         return next((path for path in (cwd, project, home) if _is_usable(path)), Path("/"))
 
 
 def _build_argv(command: HookCommand, project: Path) -> list[str]:
-    """The shell is given the command as the user wrote it; nothing of the call is ever in it."""
+    """Return the command line as configured; arguments of the call are never part of it."""
     if command.args is None:
         return [_SHELLS[command.shell], "-c", command.command]
     return [
@@ -148,20 +149,20 @@ async def _write_stdin(stdin: ByteSendStream, document: bytes) -> None:
     try:
         await stdin.send(document)
     except anyio.BrokenResourceError:
-        return  # it does not have to read what it is told
+        return  # the hook need not read its input
     finally:
         await stdin.aclose()
 
 
 async def _drain_streams(child: ChildProcess, *streams: _CapturedStream) -> None:
-    """Waits for the ends of the pipes; ends whoever still holds them."""
+    """Wait until the pipes are closed; stop processes that keep them open."""
     with anyio.move_on_after(_PIPE_DRAIN_SECONDS) as patience:
         for stream in streams:
             await stream.ended.wait()
     if not patience.cancelled_caught:
         return
-    # On a busy event loop the time may have passed without a look at the pipes, and a deny in them
-    # must not be lost. Once nobody holds them any more, their end is there to be read.
+    # On a busy event loop the time may pass before the pipes are read, and a deny in them must not
+    # be lost. After the processes are stopped, the rest can be read to the end.
     await child.stop(_GRACE_SECONDS)
     with anyio.move_on_after(_PIPE_DRAIN_SECONDS):
         for stream in streams:

@@ -1,4 +1,4 @@
-"""Runs one http hook: the event is posted, and what comes back is read like stdout."""
+"""Runs an http hook: posts the input and treats the response body like stdout."""
 
 import logging
 import re
@@ -22,10 +22,10 @@ _URL: Final = re.compile(r"(?P<scheme>[^:/?#]+)://(?P<place>[^/?#]*)(?P<rest>.*)
 
 
 class AllowedUrls:
-    """Lists of patterns in which `*` stands for any text; a URL must fit one of each list.
+    """Lists of patterns in which `*` matches any text; a URL must match one pattern of each list.
 
-    Scheme, host with port, and the rest are compared each for itself, so that a `*` in the host
-    never reaches into the path. Without any list every URL is allowed; an empty one allows none.
+    Scheme, host with port, and the rest are compared separately, so that a `*` in the host never
+    matches part of the path. Without lists every URL is allowed; an empty list allows none.
     """
 
     def __init__(self, lists: Iterable[Sequence[str]] = ()) -> None:
@@ -43,7 +43,7 @@ class AllowedUrls:
 
 
 _UrlPattern = tuple[re.Pattern[str], ...] | None
-"""None is a pattern that fits nothing."""
+"""None is a pattern that matches nothing."""
 
 
 def _compile_url_pattern(pattern: str) -> _UrlPattern:
@@ -60,7 +60,7 @@ def _matches_pattern(pattern: _UrlPattern, parts: tuple[str, str, str]) -> bool:
 
 
 def _split_url(url: str) -> tuple[str, str, str] | None:
-    """Scheme, host with port, and the rest; without user and password, which are no place."""
+    """Return scheme, host with port, and the rest, without user and password."""
     match = _URL.fullmatch(url)
     if match is None:
         return None
@@ -82,32 +82,32 @@ def _compile_wildcard(pattern: str) -> re.Pattern[str]:
 logger = logging.getLogger(__name__)
 
 MAX_RESPONSE_BYTES: Final = 8 << 20
-"""Bytes. What is longer is no answer."""
+"""A longer response body is a failure."""
 
 _VARIABLE_REFERENCE: Final = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))", re.ASCII)
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _FORBIDDEN_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# They frame the message; a hook that could set them could say two things at once.
+# These headers frame the message; a hook that set them could smuggle a second request.
 _RESERVED_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connection", "host"})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What settings say of all http hooks. `variables` None: each hook's own list decides."""
+    """Limits for all http hooks. If `variables` is None, only each hook's own list applies."""
 
     urls: AllowedUrls = field(default_factory=AllowedUrls)
     variables: frozenset[str] | None = None
 
 
 class HttpRunner:
-    """Redirects are not followed and no proxy is used: the answer is that of the URL as written."""
+    """Posts without redirects and proxies, so that only the configured URL can answer."""
 
     def __init__(self, environ: Mapping[str, str], limits: HttpLimits | None = None) -> None:
         self._environ = remove_own_variables(environ)
         self._limits = limits or HttpLimits()
 
     async def run(self, post: HttpPost, document: bytes) -> HookOutput | HookFailure:
-        """Never raises on account of the other side: what goes wrong is a `Failure`."""
+        """Return the output, or a `HookFailure` for any error; never raise for one."""
         if not self._limits.urls.allows(post.url):
             return HookFailure("its URL is not among allowedHttpHookUrls")
         headers = self._build_headers(post)
@@ -117,7 +117,7 @@ class HttpRunner:
         try:
             with anyio.move_on_after(post.timeout_seconds):
                 heard = await _post_document(post.url, headers, document)
-        except Exception as error:  # guards against whatever answers there
+        except Exception as error:  # the server may send anything
             logger.debug("hook %s", post.label, exc_info=True)
             return HookFailure(f"cannot be reached: {_format_error(error)}")
         return heard or HookFailure(f"timed out after {post.timeout_seconds:g} s", timed_out=True)
@@ -165,7 +165,7 @@ async def _post_document(
 
 
 async def _read_body(response: "httpx2.Response") -> bytes | None:
-    """As it was sent: what a hostile server has packed is not unpacked."""
+    """Return the raw body without decompressing it, or None if it is too long."""
     kept = bytearray()
     async for chunk in response.aiter_raw():
         kept += chunk

@@ -1,4 +1,4 @@
-"""Runs one mcp_tool hook: a tool of an upstream is called, and its text is read like stdout."""
+"""Runs an mcp_tool hook: calls an upstream tool and treats its text like stdout."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}", re.ASC
 
 
 class CallRefused(Exception):
-    """The tool was not called, or did not answer; the message says why."""
+    """The tool was not called or did not answer; the message gives the reason."""
 
 
 class UpstreamCaller(Protocol):
@@ -30,7 +30,7 @@ class UpstreamCaller(Protocol):
         origin: Origin,
         context: HookContext,
     ) -> JsonObject:
-        """The result of the tool. Raises `CallRefused`."""
+        """Return the result of the tool. Raise `CallRefused` if there is none."""
         ...
 
 
@@ -81,10 +81,10 @@ def _to_hook_output(result: JsonObject) -> HookOutput | HookFailure:
 
 
 def fill_template(template: Json, document: JsonObject) -> Json:
-    """`${tool_input.file_path}` replaced by what the event says there, or by nothing.
+    """Replace placeholders such as `${tool_input.file_path}` with values of the hook input.
 
-    A text that is nothing but such a place becomes the value itself. What is put in is not
-    looked at again, so that no argument can name another.
+    A missing value becomes an empty text. A string that is only a placeholder becomes the value
+    itself. Inserted values are not expanded again, so no argument can refer to another.
     """
     if isinstance(template, dict):
         return {key: fill_template(value, document) for key, value in template.items()}
