@@ -82,7 +82,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "A51": (
         "upstream/test_faults.py::"
         "test_calls_to_a_server_that_keeps_failing_fail_at_once_and_start_nothing",
-        "upstream/test_supervisor.py::test_two_hundred_restarts_leave_no_process_and_no_descriptor",
+        "upstream/test_supervisor.py::test_many_restarts_leave_no_process_and_no_descriptor",
         "upstream/test_parts.py::test_jitter_adds_up_to_half_and_stays_under_the_maximum",
     ),
     "A52": (

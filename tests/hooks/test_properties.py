@@ -25,6 +25,7 @@ from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.registry.registry import build_registry
 from mcp_dispatch.results.store import ResultStore
 from mcp_dispatch.settings.models import PermissionMode
+from tests.support.depth import choose_count
 from tests.support.hook_server import SayingUpstream, specific
 from tests.support.policies import Rules, policy
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
@@ -99,7 +100,7 @@ async def ran_with(
     return tool.calls
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=choose_count(quick=60, deep=1500))
 @given(
     rules,
     st.sampled_from(list(PermissionMode)),
@@ -137,7 +138,7 @@ def test_no_hook_loosens_a_rule_and_what_a_hook_rewrites_is_judged_again(
         assert calls == [call]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=choose_count(quick=30, deep=600))
 @given(rules, arguments, st.lists(before, min_size=1, max_size=3))
 def test_a_hooks_deny_is_final(book: Rules, call: JsonObject, pre: list[JsonObject]) -> None:
     denies = specific("PreToolUse", permissionDecision="deny")

@@ -34,6 +34,7 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.pipeline.batch import CallRun, CallState
 from mcp_dispatch.pipeline.executor import CallStream
 from mcp_dispatch.pipeline.scope import Scope
+from tests.support.depth import choose_count
 from tests.support.dispatcher import DispatcherFixture, open_dispatcher
 from tests.support.stand_ins import Forbids, RecordingTool, ScriptedCaller
 
@@ -358,4 +359,6 @@ def _end(run: CallRun) -> str:
 
 
 TestExecutor = ExecutorMachine.TestCase
-TestExecutor.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestExecutor.settings = settings(
+    max_examples=choose_count(quick=30, deep=800), stateful_step_count=40, deadline=None
+)

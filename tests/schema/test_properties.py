@@ -9,6 +9,7 @@ from mcp_dispatch.model.json import Json
 from mcp_dispatch.schema.definition import find_input_schema_problem
 from mcp_dispatch.schema.errors import SchemaUnusable
 from mcp_dispatch.schema.validator import compile_schema
+from tests.support.depth import choose_count
 
 NAMES = st.sampled_from(["a", "b", "type", "$ref", "x y", "\n"])
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8) | NAMES
@@ -70,7 +71,7 @@ SCHEMAS = cast(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=choose_count(quick=60, deep=3000), deadline=None)
 @given(schema=SCHEMAS, arguments=VALUES)
 def test_validation_never_raises_and_returns_single_lines(schema: Json, arguments: Json) -> None:
     try:
@@ -83,7 +84,7 @@ def test_validation_never_raises_and_returns_single_lines(schema: Json, argument
         assert problem.splitlines() == [problem]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=choose_count(quick=40, deep=1500), deadline=None)
 @given(schema=SCHEMAS)
 def test_checking_a_definition_never_raises_and_agrees_with_compiling(schema: Json) -> None:
     problem = find_input_schema_problem(schema)

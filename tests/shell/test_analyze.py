@@ -10,6 +10,7 @@ from mcp_dispatch.shell.ast import EXPANSION, Form, PlainScript, UnparsedScript
 from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
 from mcp_dispatch.shell.script_parser import MAX_COMMANDS, MAX_NESTING
 from mcp_dispatch.shell.syntax import MAX_COMMAND_CHARS
+from tests.support.depth import choose_count
 
 E = EXPANSION
 
@@ -399,7 +400,7 @@ AROUND = [
 ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=choose_count(quick=100, deep=5000))
 @given(st.sampled_from([one for one in READ_ONLY if one.strip()]), st.sampled_from(AROUND))
 def test_a_read_only_command_wrapped_in_anything_unknown_is_no_longer_read_only(
     command: str, around: str

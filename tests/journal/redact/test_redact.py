@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mcp_dispatch.journal.redact.redact import redact, redact_text
 from mcp_dispatch.model.json import Json
+from tests.support.depth import choose_count
 
 GITHUB = "ghp_" + "aB3" * 12
 PEM = (
@@ -214,7 +215,7 @@ JSONS: st.SearchStrategy[Json] = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=choose_count(quick=80, deep=4000), deadline=None)
 @given(TEXTS)
 def test_redacting_again_changes_nothing(text: str) -> None:
     once = redact_text(text)
@@ -222,7 +223,11 @@ def test_redacting_again_changes_nothing(text: str) -> None:
     assert redact_text(once) == once
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=choose_count(quick=40, deep=2000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(JSONS)
 def test_redacted_json_is_json_and_redacting_it_again_changes_nothing(value: Json) -> None:
     once = redact(value)
