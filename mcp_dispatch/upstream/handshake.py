@@ -83,7 +83,7 @@ class HandshakeResult:
         return self.version == MODERN_VERSION
 
 
-class RequestSender(Protocol):
+class HandshakeSender(Protocol):
     """Sends one request and returns its result. Raises `MCPError` if the server refuses it."""
 
     async def __call__(
@@ -92,7 +92,7 @@ class RequestSender(Protocol):
 
 
 async def negotiate_protocol(
-    send_request: RequestSender, options: HandshakeOptions
+    send_request: HandshakeSender, options: HandshakeOptions
 ) -> HandshakeResult:
     """Negotiate in the era that the server supports.
 
@@ -115,7 +115,7 @@ def format_mcp_error(error: MCPError) -> str:
     return f"{error.message} ({error.code})"
 
 
-async def _initialize(send_request: RequestSender, options: HandshakeOptions) -> HandshakeResult:
+async def _initialize(send_request: HandshakeSender, options: HandshakeOptions) -> HandshakeResult:
     params: JsonObject = {
         "protocolVersion": HANDSHAKE_VERSION,
         "capabilities": options.capabilities,
@@ -131,7 +131,7 @@ async def _initialize(send_request: RequestSender, options: HandshakeOptions) ->
     return _build_result(version, answer)
 
 
-async def _discover(send_request: RequestSender) -> HandshakeResult | None:
+async def _discover(send_request: HandshakeSender) -> HandshakeResult | None:
     """Return None if the server requires `initialize`. Raises `HandshakeFailed`."""
     try:
         answer = await send_request("server/discover", add_client_meta({}, None))
