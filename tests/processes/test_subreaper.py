@@ -8,9 +8,9 @@ import pytest
 SCRIPT = """
 import os, subprocess, time
 from pathlib import Path
-from mcp_dispatch.processes.subreaper import adopt, reap_ended
+from mcp_dispatch.processes.subreaper import enable_subreaper, reap_orphans
 
-assert adopt()
+assert enable_subreaper()
 started = subprocess.Popen(["sh", "-c", "exit 7"], start_new_session=True)
 beside = subprocess.Popen(["sh", "-c", "exit 8"])
 leaving = "(sleep 0.2 & echo $!); exit 9"
@@ -21,7 +21,7 @@ stat = Path(f"/proc/{orphan}/stat")
 print("adopted" if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid() else "lost")
 deadline = time.monotonic() + 30
 while stat.exists() and time.monotonic() < deadline:
-    reap_ended()
+    reap_orphans()
 print("gone" if not stat.exists() else "left")
 print(started.wait(), beside.wait())
 """
