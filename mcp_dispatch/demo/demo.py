@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 WIDTH = 78
 MAX_SHOWN_LINES = 10
-
 NOTES = "# Shopping\n\n- tea\n- milk\n- bread\n"
 SETTINGS: dict[str, Any] = {
     "permissions": {

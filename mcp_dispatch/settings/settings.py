@@ -9,6 +9,14 @@ from pathlib import Path
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.settings import merge
+from mcp_dispatch.settings.groups import (
+    HookSettings,
+    PermissionSettings,
+    ProcessSettings,
+    RuleSettings,
+    RuleTestText,
+    ServerSettings,
+)
 from mcp_dispatch.settings.hook_scripts import find_hook_scripts
 from mcp_dispatch.settings.layers import (
     Layer,
@@ -17,14 +25,6 @@ from mcp_dispatch.settings.layers import (
     find_user_config_dir,
     list_layers,
     sort_layers,
-)
-from mcp_dispatch.settings.merge import (
-    HookSettings,
-    PermissionSettings,
-    ProcessSettings,
-    RuleSettings,
-    RuleTestText,
-    ServerSettings,
 )
 from mcp_dispatch.settings.models import DispatchSettings
 from mcp_dispatch.settings.parse import LayerFile, RawSection, RuleText, parse_layer

@@ -28,7 +28,7 @@ from mcp_dispatch.upstream.requests.deadline import Deadline
 from mcp_dispatch.upstream.requests.progress import ProgressQueue
 from mcp_dispatch.upstream.requests.relay import Relay
 from mcp_dispatch.upstream.requests.request import UpstreamRequest
-from mcp_dispatch.upstream.transports.base import Transport
+from mcp_dispatch.upstream.transports.base import RelatedRequestReader, Transport, find_related_id
 from mcp_dispatch.upstream.transports.param_headers import ParamHeaders
 from mcp_dispatch.wire.codec import Unencodable
 from mcp_dispatch.wire.sdk import (
@@ -36,41 +36,8 @@ from mcp_dispatch.wire.sdk import (
     DispatchContext,
     JSONRPCDispatcher,
     MCPError,
-    ServerMessageMetadata,
-    SessionMessage,
     TransportContext,
 )
-from mcp_dispatch.wire.sdk_streams import SessionReader
-
-
-class RelatedRequestReader(SessionReader):
-    """Records on which request's stream the last message arrived.
-
-    `related_id` is None if the transport has one stream for all messages.
-    """
-
-    def __init__(self, inner: SessionReader) -> None:
-        super().__init__()
-        self._inner = inner
-        self.related_id: int | None = None
-
-    async def receive(self) -> SessionMessage | Exception:
-        message = await self._inner.receive()
-        self.related_id = (
-            find_related_id(message.metadata) if isinstance(message, SessionMessage) else None
-        )
-        return message
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        await self._inner.aclose()
-
-
-def find_related_id(metadata: object) -> int | None:
-    """Return the id of our request, which is always an integer."""
-    related = metadata.related_request_id if isinstance(metadata, ServerMessageMetadata) else None
-    return related if isinstance(related, int) else None
-
 
 _INPUT_REQUIRED_TYPES: Final = frozenset({"input_required"})
 _KIND_BY_LIST_CHANGED: Final = {

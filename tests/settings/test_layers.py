@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from mcp_dispatch.model.errors import ConfigError
-from mcp_dispatch.settings.git_root import find_repository_root
 from mcp_dispatch.settings.layers import (
     Layer,
     LayerKind,
     SettingsSources,
     build_sources,
     find_claude_state_file,
+    find_repository_root,
     list_layers,
     locate_own_file,
     sort_layers,

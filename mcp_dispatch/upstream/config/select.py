@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mcp_dispatch.model.errors import ConfigError
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.settings.groups import Restrictions
 from mcp_dispatch.settings.layers import LayerKind, is_workspace_kind
-from mcp_dispatch.settings.merge import Restrictions
 from mcp_dispatch.settings.models import ServerMatch
 from mcp_dispatch.settings.settings import RawSection, Settings
 from mcp_dispatch.upstream.config.load import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_dispatch.settings.merge import Restrictions
+from mcp_dispatch.settings.groups import Restrictions
 from mcp_dispatch.settings.models import DispatchSettings, ServerMatch
 from mcp_dispatch.settings.settings import LayerKind, RawSection, ServerSettings, Settings
 from mcp_dispatch.upstream.config.model import CALL_SECONDS, ServerConfig, StdioEndpoint
