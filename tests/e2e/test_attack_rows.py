@@ -113,7 +113,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "e2e/test_server_process.py::test_a_client_that_disappears_ends_the_server_and_all_it_started",
         "e2e/test_server_process.py::test_a_signal_shuts_the_server_down_in_order",
     ),
-    "A57": ("processes/test_clocks.py::test_the_wall_clock_is_asked_for_dates_and_ages_only",),
+    "A57": ("processes/test_clocks.py::test_the_wall_clock_is_read_for_dates_and_ages_only",),
     "A58": (
         "processes/test_child.py::"
         "test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else",
