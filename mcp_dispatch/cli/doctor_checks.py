@@ -31,6 +31,9 @@ from mcp_dispatch.upstream.config.select import ServerFile, ServerFiles, select_
 from mcp_dispatch.upstream.sanitize import to_one_line
 from mcp_dispatch.upstream.transports.process import build_child_environment
 
+_FORMER_DEMO_MODULE = "mcp_dispatch.demo_upstream"
+_DEMO_MODULE = "mcp_dispatch.demo.upstream"
+
 
 def find_missing_programs(
     servers: Sequence[ServerConfig], environ: Mapping[str, str], root: Path | None
@@ -46,6 +49,17 @@ def find_missing_programs(
                     f"{server.file}: mcpServers.{server.name}.command: no program {command!r} can "
                     "be found; install it, or name it by its whole path"
                 )
+
+
+def find_moved_modules(servers: Sequence[ServerConfig]) -> Iterator[str]:
+    """Yield a problem for each server that starts a module of ours by its former name."""
+    for server in servers:
+        endpoint = server.endpoint
+        if isinstance(endpoint, StdioEndpoint) and _FORMER_DEMO_MODULE in endpoint.args:
+            yield (
+                f"{server.file}: mcpServers.{server.name}.args: {_FORMER_DEMO_MODULE} is now "
+                f"{_DEMO_MODULE}; change the entry"
+            )
 
 
 def find_cached_problems(
@@ -204,6 +218,7 @@ def _check_servers(
     chosen = select_servers(files, settings, workspace.root, environ)
     yield from map(_to_warning, chosen.problems)
     yield from map(_to_error, find_missing_programs(chosen.servers, environ, workspace.root))
+    yield from map(_to_error, find_moved_modules(chosen.servers))
     known = find_cached_problems(chosen.servers, options.state_path, settings.dispatch.naming)
     yield from map(_to_warning, known)
 
