@@ -1,4 +1,5 @@
-"""One MCP server in front of all of a person's tools. This module is the public API.
+"""One MCP server in front of all of a person's tools. This module is the public API; the types
+of content blocks are in `mcp_dispatch.blocks`.
 
 Names are imported on first use, so `import mcp_dispatch` imports only the standard library.
 """
@@ -7,12 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcp_dispatch.blocks import MediaBlock as MediaBlock
-    from mcp_dispatch.blocks import MediaSource as MediaSource
-    from mcp_dispatch.blocks import TextBlock as TextBlock
-    from mcp_dispatch.blocks import ToolDefinition as ToolDefinition
-    from mcp_dispatch.blocks import ToolResultBlock as ToolResultBlock
-    from mcp_dispatch.blocks import ToolUseBlock as ToolUseBlock
     from mcp_dispatch.library.library import AskCallback as AskCallback
     from mcp_dispatch.library.library import Dispatch as Dispatch
     from mcp_dispatch.library.library import OnProgress as OnProgress
@@ -39,18 +34,12 @@ _MODULES = {
     "Declined": "mcp_dispatch.model.approval",
     "Dispatch": "mcp_dispatch.library.library",
     "MCPDispatchError": "mcp_dispatch.model.errors",
-    "MediaBlock": "mcp_dispatch.blocks",
-    "MediaSource": "mcp_dispatch.blocks",
     "OnProgress": "mcp_dispatch.library.library",
     "OnState": "mcp_dispatch.library.library",
     "PermissionMode": "mcp_dispatch.settings.models",
     "Question": "mcp_dispatch.model.approval",
     "StartError": "mcp_dispatch.model.errors",
     "StreamingExecutor": "mcp_dispatch.library.library",
-    "TextBlock": "mcp_dispatch.blocks",
-    "ToolDefinition": "mcp_dispatch.blocks",
-    "ToolResultBlock": "mcp_dispatch.blocks",
-    "ToolUseBlock": "mcp_dispatch.blocks",
     "escape_control_characters": "mcp_dispatch.model.text",
     "open": "mcp_dispatch.library.library",
 }
@@ -63,18 +52,12 @@ __all__ = [
     "Declined",
     "Dispatch",
     "MCPDispatchError",
-    "MediaBlock",
-    "MediaSource",
     "OnProgress",
     "OnState",
     "PermissionMode",
     "Question",
     "StartError",
     "StreamingExecutor",
-    "TextBlock",
-    "ToolDefinition",
-    "ToolResultBlock",
-    "ToolUseBlock",
     "__version__",
     "escape_control_characters",
     "open",
