@@ -118,7 +118,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         "processes/test_child.py::"
         "test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else",
         "upstream/test_supervisor.py::test_a_child_gets_the_baseline_environment_and_its_own_variables",
-        "hooks/runners/test_command.py::test_the_environment_is_inherited_but_for_what_is_ours",
+        "hooks/runners/test_command.py::"
+        "test_a_hook_inherits_the_environment_without_variables_of_mcp_dispatch",
     ),
     "A59": (
         "upstream/config/test_load.py::test_variables_are_expanded_once_as_plain_text",
@@ -128,7 +129,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "A60": (
         "settings/test_trust.py::test_cve_2025_59536_before_trust_a_workspace_can_only_tighten",
         "settings/test_trust.py::"
-        "test_the_servers_of_a_workspace_wait_for_trust_and_are_bound_to_what_they_start",
+        "test_workspace_servers_need_trust_and_a_changed_command_needs_it_again",
         "settings/test_trust.py::"
         "test_cve_2026_21852_a_trusted_workspace_never_sets_endpoints_proxies_or_loaders",
     ),

@@ -1,4 +1,4 @@
-"""Hooks that are told of all calls of a batch at once."""
+"""Tests of PostToolBatch hooks, which run once for all calls of a batch."""
 
 import json
 from pathlib import Path
@@ -24,50 +24,52 @@ WINDOW = 0.5
 FRAME = "PostToolBatch hook additional context: "
 
 
-def settings(command: str) -> dict[str, Any]:
+def build_settings(command: str) -> dict[str, Any]:
     return {
         "permissions": {"allow": ["T", "U"], "deny": ["V"]},
         "hooks": hooks_for("PostToolBatch", command),
     }
 
 
-def says(**output: Json) -> str:
+def build_print_command(**output: Json) -> str:
     return f"printf '%s' '{json.dumps(output)}'"
 
 
-CONTEXT = says(
+CONTEXT = build_print_command(
     hookSpecificOutput={"hookEventName": "PostToolBatch", "additionalContext": "all done"}
 )
 
 
-def slowly(line: DispatcherFixture, window: float = WINDOW) -> Scope:
-    return Scope(line.folder, limit=10, batch_settings=BatchSettings(window_seconds=window))
+def build_scope(fixture: DispatcherFixture, window: float = WINDOW) -> Scope:
+    return Scope(fixture.folder, limit=10, batch_settings=BatchSettings(window_seconds=window))
 
 
-async def together(line: DispatcherFixture, scope: Scope, *names: str) -> list[Outcome]:
-    """Calls that arrive at once; their outcomes in the order in which they were answered."""
+async def dispatch_concurrently(
+    fixture: DispatcherFixture, scope: Scope, *names: str
+) -> list[Outcome]:
+    """Dispatch one call per name concurrently and return the outcomes as they complete."""
     outcomes: list[Outcome] = []
 
-    async def one(name: str) -> None:
+    async def dispatch_one(name: str) -> None:
         call = ToolCall(name, f"use-{name}", name, {"x": name})
-        outcomes.append(await line.dispatcher.dispatch(call, scope, ScriptedCaller()))
+        outcomes.append(await fixture.dispatcher.dispatch(call, scope, ScriptedCaller()))
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             for name in names:
-                tasks.start_soon(one, name)
+                tasks.start_soon(dispatch_one, name)
     return outcomes
 
 
-async def test_hooks_are_told_of_all_calls_of_a_batch_once(tmp_path: Path) -> None:
+async def test_a_batch_hook_runs_once_with_all_calls_of_the_batch(tmp_path: Path) -> None:
     tools = [RecordingTool(name, shared=True) for name in "TUV"]
-    async with open_dispatcher(tmp_path, *tools) as line:
-        line.apply_settings(settings(f"cat > told; echo >> count; {CONTEXT}"))
-        await together(line, slowly(line), "T", "U", "V")
+    async with open_dispatcher(tmp_path, *tools) as fixture:
+        fixture.apply_settings(build_settings(f"cat > input.json; echo >> count; {CONTEXT}"))
+        await dispatch_concurrently(fixture, build_scope(fixture), "T", "U", "V")
 
-    told = json.loads((tmp_path / "told").read_text("utf-8"))
-    assert told["hook_event_name"] == "PostToolBatch"
-    calls = {call["tool_name"]: call for call in told["tool_calls"]}
+    document = json.loads((tmp_path / "input.json").read_text("utf-8"))
+    assert document["hook_event_name"] == "PostToolBatch"
+    calls = {call["tool_name"]: call for call in document["tool_calls"]}
     assert calls["T"] == {
         "tool_name": "T",
         "tool_input": {"x": "T"},
@@ -79,11 +81,11 @@ async def test_hooks_are_told_of_all_calls_of_a_batch_once(tmp_path: Path) -> No
     assert (tmp_path / "count").read_text() == "\n"
 
 
-async def test_what_they_say_goes_with_the_last_answer(tmp_path: Path) -> None:
+async def test_context_of_a_batch_hook_is_added_to_the_last_result(tmp_path: Path) -> None:
     tools = [RecordingTool(name, shared=True) for name in "TU"]
-    async with open_dispatcher(tmp_path, *tools) as line:
-        line.apply_settings(settings(CONTEXT))
-        outcomes = await together(line, slowly(line), "T", "U")
+    async with open_dispatcher(tmp_path, *tools) as fixture:
+        fixture.apply_settings(build_settings(CONTEXT))
+        outcomes = await dispatch_concurrently(fixture, build_scope(fixture), "T", "U")
 
     assert [extract_texts(outcome) for outcome in outcomes] == [
         ["done"],
@@ -91,52 +93,52 @@ async def test_what_they_say_goes_with_the_last_answer(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_block_asks_to_stop(tmp_path: Path) -> None:
-    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
-        line.apply_settings(settings("echo enough >&2; exit 2"))
-        (outcome,) = await together(line, slowly(line, 0.01), "T")
+async def test_a_block_of_a_batch_hook_asks_the_client_to_stop(tmp_path: Path) -> None:
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as fixture:
+        fixture.apply_settings(build_settings("echo enough >&2; exit 2"))
+        (outcome,) = await dispatch_concurrently(fixture, build_scope(fixture, 0.01), "T")
 
     assert isinstance(outcome, Completed)
     assert outcome.wire["_meta"] == {"mcp-dispatch/stopped": "enough"}
     assert extract_texts(outcome) == ["done", "A hook asks to stop here: enough"]
 
 
-async def test_what_cannot_be_said_with_a_refusal_is_said_with_the_next_result(
+async def test_context_that_a_refusal_cannot_carry_is_added_to_the_next_result(
     tmp_path: Path,
 ) -> None:
-    async with open_dispatcher(tmp_path, RecordingTool("T"), RecordingTool("V")) as line:
-        scope = slowly(line, 0.01)
-        line.apply_settings(settings(CONTEXT))
-        await together(line, scope, "V")
-        line.apply_settings({"permissions": {"allow": ["T"]}})
-        (outcome,) = await together(line, scope, "T")
+    async with open_dispatcher(tmp_path, RecordingTool("T"), RecordingTool("V")) as fixture:
+        scope = build_scope(fixture, 0.01)
+        fixture.apply_settings(build_settings(CONTEXT))
+        await dispatch_concurrently(fixture, scope, "V")
+        fixture.apply_settings({"permissions": {"allow": ["T"]}})
+        (outcome,) = await dispatch_concurrently(fixture, scope, "T")
 
     assert extract_texts(outcome) == ["done", f"{FRAME}all done"]
 
 
-async def test_an_answer_is_not_held_once_another_call_has_joined(tmp_path: Path) -> None:
+async def test_a_result_is_sent_once_another_call_has_joined_the_batch(tmp_path: Path) -> None:
     gate = anyio.Event()
 
-    async def waits(_: JsonObject, __: CallContext) -> ToolResult:
+    async def wait_for_gate(_: JsonObject, __: CallContext) -> ToolResult:
         await gate.wait()
         return build_text_result("late")
 
-    tools = [RecordingTool("T", shared=True), RecordingTool("U", shared=True, body=waits)]
-    async with open_dispatcher(tmp_path, *tools) as line:
-        line.apply_settings(settings(CONTEXT))
-        scope = slowly(line, 60)
+    tools = [RecordingTool("T", shared=True), RecordingTool("U", shared=True, body=wait_for_gate)]
+    async with open_dispatcher(tmp_path, *tools) as fixture:
+        fixture.apply_settings(build_settings(CONTEXT))
+        scope = build_scope(fixture, 60)
         first: list[Outcome] = []
         second: list[Outcome] = []
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
 
-                async def one(name: str, outcomes: list[Outcome]) -> None:
-                    outcomes.extend(await together(line, scope, name))
+                async def dispatch_one(name: str, outcomes: list[Outcome]) -> None:
+                    outcomes.extend(await dispatch_concurrently(fixture, scope, name))
 
-                tasks.start_soon(one, "T", first)
+                tasks.start_soon(dispatch_one, "T", first)
                 await wait_all_tasks_blocked()
                 assert first == []
-                tasks.start_soon(one, "U", second)
+                tasks.start_soon(dispatch_one, "U", second)
                 await wait_all_tasks_blocked()
                 assert len(first) == 1
                 gate.set()
@@ -147,10 +149,10 @@ async def test_an_answer_is_not_held_once_another_call_has_joined(tmp_path: Path
     assert extract_texts(first[0]) == ["done"]
 
 
-async def test_without_such_hooks_nothing_waits(tmp_path: Path) -> None:
-    async with open_dispatcher(tmp_path, RecordingTool("T")) as line:
-        line.apply_settings({"permissions": {"allow": ["T"]}})
+async def test_a_call_does_not_wait_for_a_batch_without_batch_hooks(tmp_path: Path) -> None:
+    async with open_dispatcher(tmp_path, RecordingTool("T")) as fixture:
+        fixture.apply_settings({"permissions": {"allow": ["T"]}})
         with anyio.fail_after(30):
-            (outcome,) = await together(line, slowly(line, 3600), "T")
+            (outcome,) = await dispatch_concurrently(fixture, build_scope(fixture, 3600), "T")
 
     assert extract_texts(outcome) == ["done"]

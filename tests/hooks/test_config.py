@@ -1,4 +1,4 @@
-"""Hooks as settings files name them."""
+"""Tests of how the hooks section of settings files is parsed."""
 
 from pathlib import Path
 
@@ -20,18 +20,18 @@ def parse(raw: Json) -> tuple[HookConfig, tuple[str, ...]]:
     return config, tuple(map(str, problems))
 
 
-def pre(*entries: Json, matcher: str = "Bash") -> Json:
+def build_pre_hooks(*entries: Json, matcher: str = "Bash") -> Json:
     return {"PreToolUse": [{"matcher": matcher, "hooks": list(entries)}]}
 
 
-def command(text: str, **options: Json) -> Json:
+def build_command(text: str, **options: Json) -> Json:
     return {"type": "command", "command": text, **options}
 
 
-def test_hooks_are_read_in_configuration_order() -> None:
+def test_hooks_are_parsed_in_configuration_order() -> None:
     raw: Json = {
-        "PostToolUse": [{"hooks": [command("a"), command("b")]}],
-        "PreToolUse": [{"matcher": "Edit|Write", "hooks": [command("c", timeout=5)]}],
+        "PostToolUse": [{"hooks": [build_command("a"), build_command("b")]}],
+        "PreToolUse": [{"matcher": "Edit|Write", "hooks": [build_command("c", timeout=5)]}],
     }
 
     config, problems = parse(raw)
@@ -54,16 +54,16 @@ def test_hooks_are_read_in_configuration_order() -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (command("x"), HookCommand("x", None, "sh")),
-        (command("x", args=[]), HookCommand("x", ())),
-        (command("x", args=["$(rm)", ""]), HookCommand("x", ("$(rm)", ""))),
-        (command("x", shell="bash"), HookCommand("x", shell="bash")),
-        (command("x", timeout=0.5), HookCommand("x", timeout=0.5)),
-        (command("x", onFailure="block"), HookCommand("x", block_on_failure=True)),
-        (command("x", onFailure="continue"), HookCommand("x")),
-        (command("x", **{"async": True}), HookCommand("x", background=True)),
-        (command("x", statusMessage="checking"), HookCommand("x", status="checking")),
-        (command("x", **{"if": "Bash(ls)"}), HookCommand("x", condition="Bash(ls)")),
+        (build_command("x"), HookCommand("x", None, "sh")),
+        (build_command("x", args=[]), HookCommand("x", ())),
+        (build_command("x", args=["$(rm)", ""]), HookCommand("x", ("$(rm)", ""))),
+        (build_command("x", shell="bash"), HookCommand("x", shell="bash")),
+        (build_command("x", timeout=0.5), HookCommand("x", timeout=0.5)),
+        (build_command("x", onFailure="block"), HookCommand("x", block_on_failure=True)),
+        (build_command("x", onFailure="continue"), HookCommand("x")),
+        (build_command("x", **{"async": True}), HookCommand("x", background=True)),
+        (build_command("x", statusMessage="checking"), HookCommand("x", status="checking")),
+        (build_command("x", **{"if": "Bash(ls)"}), HookCommand("x", condition="Bash(ls)")),
         (
             {"type": "http", "url": "https://h/p", "headers": {"A": "$T"}, "allowedEnvVars": ["T"]},
             HttpPost("https://h/p", (("A", "$T"),), ("T",)),
@@ -74,8 +74,8 @@ def test_hooks_are_read_in_configuration_order() -> None:
         ),
     ],
 )
-def test_a_hook_is_read_without_a_word(entry: Json, expected: Action) -> None:
-    config, problems = parse(pre(entry))
+def test_a_valid_hook_is_parsed_without_problems(entry: Json, expected: Action) -> None:
+    config, problems = parse(build_pre_hooks(entry))
 
     assert problems == ()
     assert [hook.action for hook in config.hooks] == [expected]
@@ -104,67 +104,73 @@ AT = "settings.json: hooks.PreToolUse[0].hooks[0]"
             "settings.json: hooks.PreToolUse[0].hooks: expected a list of hooks, got nothing; "
             "it is skipped",
         ),
-        (pre("x"), f'{AT}: expected an object with "type", got "x"; it is skipped'),
+        (build_pre_hooks("x"), f'{AT}: expected an object with "type", got "x"; it is skipped'),
         (
-            pre({"command": "x"}),
+            build_pre_hooks({"command": "x"}),
             f'{AT}.type: expected "command", "http" or "mcp_tool", got nothing; it is skipped',
         ),
         (
-            pre({"type": "comand"}),
+            build_pre_hooks({"type": "comand"}),
             f'{AT}.type: expected "command", "http" or "mcp_tool", got "comand"; it is skipped',
         ),
         (
-            pre({"type": "http", "url": "file:///etc/passwd"}),
+            build_pre_hooks({"type": "http", "url": "file:///etc/passwd"}),
             f'{AT}.url: expected an http or https URL, got "file:///etc/passwd"; '
             "the hook does not run",
         ),
         (
-            pre({"type": "http", "url": "http://h", "headers": {"a": 1}}),
+            build_pre_hooks({"type": "http", "url": "http://h", "headers": {"a": 1}}),
             f"{AT}.headers: expected an object of texts, got 1; the hook does not run",
         ),
         (
-            pre({"type": "mcp_tool", "server": "s"}),
+            build_pre_hooks({"type": "mcp_tool", "server": "s"}),
             f"{AT}.tool: expected the name of a tool, got nothing; the hook does not run",
         ),
-        (pre({"type": "prompt"}), f'{AT}.type: "prompt" needs a model; the hook does not run'),
-        (pre({"type": "agent"}), f'{AT}.type: "agent" needs a model; the hook does not run'),
         (
-            pre({"type": "command"}),
+            build_pre_hooks({"type": "prompt"}),
+            f'{AT}.type: "prompt" needs a model; the hook does not run',
+        ),
+        (
+            build_pre_hooks({"type": "agent"}),
+            f'{AT}.type: "agent" needs a model; the hook does not run',
+        ),
+        (
+            build_pre_hooks({"type": "command"}),
             f"{AT}.command: expected a command, not empty and without NUL, got nothing; "
             "the hook does not run",
         ),
         (
-            pre(command("")),
+            build_pre_hooks(build_command("")),
             f'{AT}.command: expected a command, not empty and without NUL, got ""; the hook does not run',
         ),
         (
-            pre(command("a\0b")),
+            build_pre_hooks(build_command("a\0b")),
             f"{AT}.command: expected a command, not empty and without NUL, "
             r'got "a\u0000b"; the hook does not run',
         ),
         (
-            pre(command("x", args="y")),
+            build_pre_hooks(build_command("x", args="y")),
             f'{AT}.args: expected a list of texts, got "y"; the hook does not run',
         ),
         (
-            pre(command("x", args=["y", 1])),
+            build_pre_hooks(build_command("x", args=["y", 1])),
             f"{AT}.args: expected a list of texts, got 1; the hook does not run",
         ),
         (
-            pre(command("x", shell="powershell")),
+            build_pre_hooks(build_command("x", shell="powershell")),
             f'{AT}.shell: expected "bash", got "powershell"; the hook does not run',
         ),
         (
-            {"Stop": [{"hooks": [command("x")]}]},
+            {"Stop": [{"hooks": [build_command("x")]}]},
             "settings.json: hooks.Stop: never happens in a server of tools; its hooks do not run",
         ),
         (
-            {"PreTooluse": [{"hooks": [command("x")]}]},
+            {"PreTooluse": [{"hooks": [build_command("x")]}]},
             "settings.json: hooks.PreTooluse: is not a hook event; its hooks do not run",
         ),
     ],
 )
-def test_what_cannot_be_run_is_skipped_and_reported(raw: Json, problem: str) -> None:
+def test_an_invalid_entry_is_skipped_and_reported(raw: Json, problem: str) -> None:
     assert parse(raw) == (HookConfig(), (problem,))
 
 
@@ -213,17 +219,19 @@ def test_what_cannot_be_run_is_skipped_and_reported(raw: Json, problem: str) -> 
         ),
     ],
 )
-def test_a_hook_with_an_option_we_cannot_honour_still_runs(
+def test_a_hook_with_an_invalid_or_unknown_option_is_kept_and_the_option_reported(
     options: dict[str, Json], action: HookCommand, problem: str
 ) -> None:
-    config, problems = parse(pre(command("x", **options)))
+    config, problems = parse(build_pre_hooks(build_command("x", **options)))
 
     assert [hook.action for hook in config.hooks] == [action]
     assert problems == (problem,)
 
 
-def test_one_bad_entry_does_not_take_the_others_with_it() -> None:
-    config, problems = parse(pre(command("a"), 5, command("b", args=5), command("c")))
+def test_an_invalid_entry_does_not_affect_the_other_entries() -> None:
+    config, problems = parse(
+        build_pre_hooks(build_command("a"), 5, build_command("b", args=5), build_command("c"))
+    )
 
     assert [hook.action.label for hook in config.hooks] == ["a", "c"]
     assert len(problems) == 2
@@ -232,8 +240,8 @@ def test_one_bad_entry_does_not_take_the_others_with_it() -> None:
 @pytest.mark.parametrize(
     ("matcher", "got"), [("Bash(", '"Bash("'), (5, "5"), (None, "nothing"), (" ", '" "')]
 )
-def test_a_hook_whose_matcher_cannot_be_read_runs_for_every_tool(matcher: Json, got: str) -> None:
-    config, problems = parse({"PreToolUse": [{"matcher": matcher, "hooks": [command("x")]}]})
+def test_a_hook_with_an_invalid_matcher_runs_for_every_tool(matcher: Json, got: str) -> None:
+    config, problems = parse({"PreToolUse": [{"matcher": matcher, "hooks": [build_command("x")]}]})
 
     hook = Hook(HookEventName.PRE_TOOL_USE, InvalidMatcher(), HookCommand("x"), FILE)
     assert config.find_matching(HookEventName.PRE_TOOL_USE, "Read") == (
@@ -245,7 +253,7 @@ def test_a_hook_whose_matcher_cannot_be_read_runs_for_every_tool(matcher: Json, 
     )
 
 
-def test_an_option_on_the_group_is_reported() -> None:
+def test_a_hook_option_on_the_matcher_group_is_reported() -> None:
     _, problems = parse({"PreToolUse": [{"onFailure": "block", "hooks": []}]})
 
     assert problems == (
@@ -256,36 +264,42 @@ def test_an_option_on_the_group_is_reported() -> None:
 
 def test_only_hooks_of_the_event_and_the_tool_match() -> None:
     raw: Json = {
-        "PreToolUse": [{"matcher": "Bash", "hooks": [command("a")]}],
-        "PostToolUse": [{"matcher": "Bash", "hooks": [command("b")]}],
+        "PreToolUse": [{"matcher": "Bash", "hooks": [build_command("a")]}],
+        "PostToolUse": [{"matcher": "Bash", "hooks": [build_command("b")]}],
     }
 
     config, _ = parse(raw)
 
-    assert _commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a"]
-    assert _commands(config, HookEventName.POST_TOOL_USE, "Bash") == ["b"]
-    assert _commands(config, HookEventName.POST_TOOL_USE_FAILURE, "Bash") == []
-    assert _commands(config, HookEventName.PRE_TOOL_USE, "Read") == []
+    assert _list_matching_commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a"]
+    assert _list_matching_commands(config, HookEventName.POST_TOOL_USE, "Bash") == ["b"]
+    assert _list_matching_commands(config, HookEventName.POST_TOOL_USE_FAILURE, "Bash") == []
+    assert _list_matching_commands(config, HookEventName.PRE_TOOL_USE, "Read") == []
 
 
-def test_the_same_hook_named_in_two_files_runs_once_in_its_first_place() -> None:
-    first = HookSource(pre(command("a"), command("b")), FILE)
-    second = HookSource(pre(command("c"), command("a"), matcher="*"), OTHER)
+def test_a_hook_configured_in_two_files_runs_once_at_its_first_position() -> None:
+    first = HookSource(build_pre_hooks(build_command("a"), build_command("b")), FILE)
+    second = HookSource(build_pre_hooks(build_command("c"), build_command("a"), matcher="*"), OTHER)
 
     config, _ = parse_hooks([first, second])
 
-    assert _commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a", "b", "c"]
+    assert _list_matching_commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a", "b", "c"]
     assert config.find_matching(HookEventName.PRE_TOOL_USE, "Bash")[0].hook.file == FILE
 
 
-def test_hooks_that_differ_in_an_option_are_not_the_same() -> None:
-    config, _ = parse(pre(command("a"), command("a", args=[]), command("a", timeout=5)))
+def test_hooks_that_differ_in_an_option_all_run() -> None:
+    config, _ = parse(
+        build_pre_hooks(
+            build_command("a"), build_command("a", args=[]), build_command("a", timeout=5)
+        )
+    )
 
-    assert _commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a", "a", "a"]
+    assert _list_matching_commands(config, HookEventName.PRE_TOOL_USE, "Bash") == ["a", "a", "a"]
 
 
-def test_a_condition_that_cannot_be_read_is_reported_and_its_hook_stays() -> None:
-    raw = pre(command("a", **{"if": "Bash("}), command("b", **{"if": "Bash(ls)"}))
+def test_an_invalid_condition_is_reported_and_its_hook_is_kept() -> None:
+    raw = build_pre_hooks(
+        build_command("a", **{"if": "Bash("}), build_command("b", **{"if": "Bash(ls)"})
+    )
 
     config, problems = parse_hooks(
         [HookSource(raw, FILE)], lambda rule: "no end" if rule == "Bash(" else None
@@ -298,9 +312,9 @@ def test_a_condition_that_cannot_be_read_is_reported_and_its_hook_stays() -> Non
     )
 
 
-def test_a_condition_on_an_event_that_is_not_about_one_call_keeps_its_hook_from_running() -> None:
+def test_a_hook_with_a_condition_is_skipped_on_an_event_that_is_not_about_one_call() -> None:
     config, problems = parse(
-        {"Elicitation": [{"hooks": [command("x", **{"if": "Bash(ls)"})]}]},
+        {"Elicitation": [{"hooks": [build_command("x", **{"if": "Bash(ls)"})]}]},
     )
 
     assert config == HookConfig()
@@ -310,11 +324,11 @@ def test_a_condition_on_an_event_that_is_not_about_one_call_keeps_its_hook_from_
     )
 
 
-def test_a_hook_is_sure_if_one_of_its_matchers_is() -> None:
+def test_a_match_is_sure_if_one_valid_matcher_of_the_hook_fits() -> None:
     raw: Json = {
         "PreToolUse": [
-            {"matcher": "(", "hooks": [command("a")]},
-            {"matcher": "Bash", "hooks": [command("a")]},
+            {"matcher": "(", "hooks": [build_command("a")]},
+            {"matcher": "Bash", "hooks": [build_command("a")]},
         ]
     }
 
@@ -328,14 +342,14 @@ def test_a_hook_is_sure_if_one_of_its_matchers_is() -> None:
     ] == [False]
 
 
-def test_the_origin_of_a_hook_is_its_file_and_its_command_made_short_and_visible() -> None:
-    config, _ = parse(pre(command("check\x1b[31m", args=["y" * 100])))
+def test_the_origin_of_a_hook_is_its_file_and_its_shortened_and_escaped_command() -> None:
+    config, _ = parse(build_pre_hooks(build_command("check\x1b[31m", args=["y" * 100])))
 
     label = r"check\x1b[31m " + "y" * 69 + "…"
     assert config.hooks[0].origin == Origin("settings.json", rule=label)
 
 
-def test_control_characters_of_a_file_do_not_reach_the_report() -> None:
+def test_control_characters_are_escaped_in_problems() -> None:
     _, problems = parse({"Pre\x1b]0;": []})
 
     assert problems == (
@@ -343,12 +357,14 @@ def test_control_characters_of_a_file_do_not_reach_the_report() -> None:
     )
 
 
-def _commands(config: HookConfig, event: HookEventName, tool: str) -> list[str]:
+def _list_matching_commands(config: HookConfig, event: HookEventName, tool: str) -> list[str]:
     return [matched.hook.action.label for matched in config.find_matching(event, tool)]
 
 
 def test_a_matcher_on_an_event_that_has_none_is_ignored_and_reported() -> None:
-    config, problems = parse({"PostToolBatch": [{"matcher": "Bash", "hooks": [command("x")]}]})
+    config, problems = parse(
+        {"PostToolBatch": [{"matcher": "Bash", "hooks": [build_command("x")]}]}
+    )
 
     assert config == HookConfig(
         (Hook(HookEventName.POST_TOOL_BATCH, AllMatcher(), HookCommand("x"), FILE),)

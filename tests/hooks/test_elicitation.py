@@ -1,4 +1,4 @@
-"""Hooks around a question of an upstream's: real scripts answer in place of a person, or after."""
+"""Tests of Elicitation and ElicitationResult hooks, with real scripts."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from mcp_dispatch.model.hook_context import HookContext
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.processes.children import ProcessGroup
 
-ASKED, ANSWERED = "Elicitation", "ElicitationResult"
+REQUEST, RESULT = "Elicitation", "ElicitationResult"
 QUESTION: JsonObject = {
     "mode": "form",
     "message": "Which one?",
@@ -25,97 +25,101 @@ ACCEPTED: JsonObject = {"action": "accept", "content": {"x": "mine"}}
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Scripts in a folder that are told of questions."""
+class HookFixture:
+    """Runs commands in a folder as elicitation hooks."""
 
     children: ProcessGroup
     folder: Path
 
     @property
-    def circumstances(self) -> HookContext:
+    def context(self) -> HookContext:
         return HookContext("s-1", self.folder / "journal.jsonl", self.folder, "default")
 
-    def hooks(self, event: str, *commands: str, matcher: str = "github") -> Hooks:
-        listed: list[Json] = [{"type": "command", "command": command} for command in commands]
-        raw: Json = {event: [{"matcher": matcher, "hooks": listed}]}
+    def build_hooks(self, event: str, *commands: str, matcher: str = "github") -> Hooks:
+        handlers: list[Json] = [{"type": "command", "command": command} for command in commands]
+        raw: Json = {event: [{"matcher": matcher, "hooks": handlers}]}
         config, problems = parse_hooks([HookSource(raw, self.folder / "settings.json")])
         assert problems == ()
         return Hooks(config, self.children, os.environ)
 
-    async def asked(self, *commands: str, server: str = "github") -> JsonObject | None:
+    async def run_elicitation(self, *commands: str, server: str = "github") -> JsonObject | None:
         with anyio.fail_after(30):
-            hooks = self.hooks(ASKED, *commands)
-            return await hooks.run_elicitation(server, QUESTION, self.circumstances)
+            hooks = self.build_hooks(REQUEST, *commands)
+            return await hooks.run_elicitation(server, QUESTION, self.context)
 
-    async def answered(self, answer: JsonObject, *commands: str) -> JsonObject:
+    async def run_elicitation_result(self, answer: JsonObject, *commands: str) -> JsonObject:
         with anyio.fail_after(30):
-            hooks = self.hooks(ANSWERED, *commands)
-            return await hooks.run_elicitation_result(
-                "github", QUESTION, answer, self.circumstances
-            )
+            hooks = self.build_hooks(RESULT, *commands)
+            return await hooks.run_elicitation_result("github", QUESTION, answer, self.context)
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def fixture(tmp_path: Path) -> AsyncIterator[HookFixture]:
     async with ProcessGroup() as children:
-        yield Desk(children, tmp_path)
+        yield HookFixture(children, tmp_path)
 
 
-def says(event: str, code: int = 0, **fields: Json) -> str:
+def build_print_command(event: str, code: int = 0, **fields: Json) -> str:
     document = json.dumps({"hookSpecificOutput": {"hookEventName": event, **fields}})
     return f"printf '%s' '{document}'; exit {code}"
 
 
-async def test_a_hook_answers_in_place_of_a_person(desk: Desk) -> None:
-    reply = await desk.asked(says(ASKED, action="accept", content={"x": "y"}))
+async def test_a_hook_answers_an_elicitation_instead_of_the_user(fixture: HookFixture) -> None:
+    reply = await fixture.run_elicitation(
+        build_print_command(REQUEST, action="accept", content={"x": "y"})
+    )
 
     assert reply == {"action": "accept", "content": {"x": "y"}}
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_one_no_among_several_answers_is_a_no(desk: Desk, action: str) -> None:
-    yes = says(ASKED, action="accept", content={"x": "y"})
+async def test_one_decline_or_cancel_wins_over_an_accept(fixture: HookFixture, action: str) -> None:
+    accept = build_print_command(REQUEST, action="accept", content={"x": "y"})
 
-    assert await desk.asked(says(ASKED, action=action), yes) == {"action": action}
+    assert await fixture.run_elicitation(build_print_command(REQUEST, action=action), accept) == {
+        "action": action
+    }
 
 
-async def test_of_several_yeses_the_last_stands(desk: Desk) -> None:
-    first, last = (says(ASKED, action="accept", content={"x": each}) for each in "ab")
+async def test_the_last_of_several_accepts_wins(fixture: HookFixture) -> None:
+    first, last = (
+        build_print_command(REQUEST, action="accept", content={"x": value}) for value in "ab"
+    )
 
-    assert await desk.asked(first, last) == {"action": "accept", "content": {"x": "b"}}
+    assert await fixture.run_elicitation(first, last) == {"action": "accept", "content": {"x": "b"}}
 
 
 @pytest.mark.parametrize(
     "command",
     ["true", "exit 1", "kill -9 $$", "echo '{'", "echo yes", "./missing", "echo '{}'"],
 )
-async def test_a_hook_that_does_not_answer_leaves_the_question_to_a_person(
-    desk: Desk, command: str
+async def test_an_elicitation_goes_to_the_user_if_no_hook_answers_it(
+    fixture: HookFixture, command: str
 ) -> None:
-    assert await desk.asked(command) is None
+    assert await fixture.run_elicitation(command) is None
 
 
-async def test_exit_2_declines_whatever_was_printed(desk: Desk) -> None:
-    yes = says(ASKED, 2, action="accept", content={"x": "y"})
+async def test_exit_code_2_declines_regardless_of_stdout(fixture: HookFixture) -> None:
+    accept = build_print_command(REQUEST, 2, action="accept", content={"x": "y"})
 
-    assert await desk.asked(yes) == {"action": "decline"}
-    assert await desk.answered(ACCEPTED, "exit 2") == {"action": "decline"}
-
-
-async def test_a_hook_for_another_server_is_not_asked(desk: Desk) -> None:
-    yes = says(ASKED, action="accept", content={})
-
-    assert await desk.asked(f"touch ran; {yes}", server="gitlab") is None
-    assert not (desk.folder / "ran").exists()
+    assert await fixture.run_elicitation(accept) == {"action": "decline"}
+    assert await fixture.run_elicitation_result(ACCEPTED, "exit 2") == {"action": "decline"}
 
 
-async def test_a_hook_is_told_the_question(desk: Desk) -> None:
-    await desk.asked("cat > told")
+async def test_a_hook_for_another_server_does_not_run(fixture: HookFixture) -> None:
+    accept = build_print_command(REQUEST, action="accept", content={})
 
-    assert json.loads((desk.folder / "told").read_text("utf-8")) == {
+    assert await fixture.run_elicitation(f"touch ran; {accept}", server="gitlab") is None
+    assert not (fixture.folder / "ran").exists()
+
+
+async def test_an_elicitation_hook_receives_the_request(fixture: HookFixture) -> None:
+    await fixture.run_elicitation("cat > input.json")
+
+    assert json.loads((fixture.folder / "input.json").read_text("utf-8")) == {
         "session_id": "s-1",
-        "transcript_path": str(desk.folder / "journal.jsonl"),
-        "cwd": str(desk.folder),
+        "transcript_path": str(fixture.folder / "journal.jsonl"),
+        "cwd": str(fixture.folder),
         "permission_mode": "default",
         "hook_event_name": "Elicitation",
         "mcp_server_name": "github",
@@ -125,13 +129,13 @@ async def test_a_hook_is_told_the_question(desk: Desk) -> None:
     }
 
 
-async def test_a_hook_is_told_the_answer(desk: Desk) -> None:
-    assert await desk.answered(ACCEPTED, "cat > told") == ACCEPTED
+async def test_an_elicitation_result_hook_receives_the_result(fixture: HookFixture) -> None:
+    assert await fixture.run_elicitation_result(ACCEPTED, "cat > input.json") == ACCEPTED
 
-    assert json.loads((desk.folder / "told").read_text("utf-8")) == {
+    assert json.loads((fixture.folder / "input.json").read_text("utf-8")) == {
         "session_id": "s-1",
-        "transcript_path": str(desk.folder / "journal.jsonl"),
-        "cwd": str(desk.folder),
+        "transcript_path": str(fixture.folder / "journal.jsonl"),
+        "cwd": str(fixture.folder),
         "permission_mode": "default",
         "hook_event_name": "ElicitationResult",
         "mcp_server_name": "github",
@@ -141,14 +145,21 @@ async def test_a_hook_is_told_the_answer(desk: Desk) -> None:
     }
 
 
-async def test_a_hook_changes_what_a_person_accepted_or_takes_it_back(desk: Desk) -> None:
-    other = says(ANSWERED, action="accept", content={"x": "other"})
+async def test_a_hook_replaces_or_cancels_the_accepted_content(fixture: HookFixture) -> None:
+    replace = build_print_command(RESULT, action="accept", content={"x": "other"})
 
-    assert await desk.answered(ACCEPTED, other) == {"action": "accept", "content": {"x": "other"}}
-    assert await desk.answered(ACCEPTED, says(ANSWERED, action="cancel")) == {"action": "cancel"}
+    assert await fixture.run_elicitation_result(ACCEPTED, replace) == {
+        "action": "accept",
+        "content": {"x": "other"},
+    }
+    assert await fixture.run_elicitation_result(
+        ACCEPTED, build_print_command(RESULT, action="cancel")
+    ) == {"action": "cancel"}
 
 
-async def test_no_hook_accepts_what_a_person_refused(desk: Desk) -> None:
-    yes = says(ANSWERED, action="accept", content={"x": "y"})
+async def test_a_hook_cannot_accept_what_the_user_declined(fixture: HookFixture) -> None:
+    accept = build_print_command(RESULT, action="accept", content={"x": "y"})
 
-    assert await desk.answered({"action": "decline"}, yes) == {"action": "decline"}
+    assert await fixture.run_elicitation_result({"action": "decline"}, accept) == {
+        "action": "decline"
+    }

@@ -1,4 +1,4 @@
-"""Hooks around a call: real scripts, from the settings file to the review."""
+"""Tests of PreToolUse, PostToolUse and PostToolUseFailure hooks, with real scripts."""
 
 import json
 import logging
@@ -43,7 +43,7 @@ PRE, POST, FAILED = "PreToolUse", "PostToolUse", "PostToolUseFailure"
 
 
 class NamedTool:
-    """A tool of which hooks learn no more than the name."""
+    """A tool that has a name and cannot run."""
 
     def __init__(self, rule_name: str) -> None:
         self.name = rule_name.lower()
@@ -68,22 +68,22 @@ class NamedTool:
         raise NotImplementedError
 
 
-def checked(tool: str = "Bash", **arguments: Json) -> CheckedCall:
+def build_checked_call(tool: str = "Bash", **arguments: Json) -> CheckedCall:
     call = ToolCall("c-1", "toolu_1", tool.lower(), {"as": "it arrived"})
     valid = ValidCall(ResolvedCall(call, NamedTool(tool)), arguments, Sharing.EXCLUSIVE)
     return CheckedCall(valid, arguments, None)
 
 
-def executed(result: ToolResult, **arguments: Json) -> Executed:
-    call = checked("Bash", **arguments)
+def build_executed(result: ToolResult, **arguments: Json) -> Executed:
+    call = build_checked_call("Bash", **arguments)
     vote = Vote(Tier.ALLOW, Effect.ALLOW, "fine", Origin("test"))
     reviewed = ReviewedCall(call, call, PreHookResult())
     return Executed(PermittedCall(reviewed, decide([vote])), result, 0.25)
 
 
 @dataclass(frozen=True)
-class World:
-    """Scripts in a folder, and a settings file that names them."""
+class HookFixture:
+    """Runs commands in a folder as hooks of one settings file."""
 
     children: ProcessGroup
     folder: Path
@@ -93,58 +93,58 @@ class World:
         return self.folder / "settings.json"
 
     @property
-    def circumstances(self) -> HookContext:
+    def context(self) -> HookContext:
         return HookContext("s-1", self.folder / "journal.jsonl", self.folder, "plan")
 
-    def hooks(self, event: str, *entries: str | JsonObject, matcher: str = "Bash") -> Hooks:
-        """An entry is a command, or a command with its options."""
-        listed: list[Json] = [
+    def build_hooks(self, event: str, *entries: str | JsonObject, matcher: str = "Bash") -> Hooks:
+        """Build the hooks; an entry is a command, or an object with a command and options."""
+        handlers: list[Json] = [
             {"type": "command", **({"command": entry} if isinstance(entry, str) else entry)}
             for entry in entries
         ]
-        raw: Json = {event: [{"matcher": matcher, "hooks": listed}]}
+        raw: Json = {event: [{"matcher": matcher, "hooks": handlers}]}
         config, _ = parse_hooks([HookSource(raw, self.settings)])
         return Hooks(config, self.children, os.environ)
 
-    async def before(self, hooks: Hooks, call: CheckedCall | None = None) -> PreHookResult:
+    async def run_pre(self, hooks: Hooks, call: CheckedCall | None = None) -> PreHookResult:
         with anyio.fail_after(20):
-            return await hooks.run_pre_tool_use(call or checked(), self.circumstances)
+            return await hooks.run_pre_tool_use(call or build_checked_call(), self.context)
 
-    async def after(self, hooks: Hooks, done: Executed) -> PostHookResult:
+    async def run_post(self, hooks: Hooks, done: Executed) -> PostHookResult:
         with anyio.fail_after(20):
-            return await hooks.run_post_tool_use(done, self.circumstances)
+            return await hooks.run_post_tool_use(done, self.context)
 
-    def printing(self, document: Json, code: int = 0) -> str:
-        """A command that prints this, complains on stderr and exits."""
-        (self.folder / "said").write_text(json.dumps(document), encoding="utf-8")
-        return f"cat said; echo stderr says >&2; exit {code}"
+    def build_print_command(self, document: Json, code: int = 0) -> str:
+        """Return a command that prints the document, writes to stderr and exits."""
+        (self.folder / "output.json").write_text(json.dumps(document), encoding="utf-8")
+        return f"cat output.json; echo from stderr >&2; exit {code}"
 
-    def origin(self, command: str) -> Origin:
+    def build_origin(self, command: str) -> Origin:
         return Origin(str(self.settings), rule=command)
 
-    def told(self) -> Json:
-        """What a hook `cat > told` was told."""
-        return json.loads((self.folder / "told").read_text(encoding="utf-8"))
+    def read_input(self) -> Json:
+        """Return the document that the hook `cat > input.json` received."""
+        return json.loads((self.folder / "input.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def fixture(tmp_path: Path) -> AsyncIterator[HookFixture]:
     async with ProcessGroup() as children:
-        yield World(children, tmp_path)
+        yield HookFixture(children, tmp_path)
 
 
-def specific(event: str, **fields: Json) -> JsonObject:
+def build_specific_output(event: str, **fields: Json) -> JsonObject:
     return {"hookSpecificOutput": {"hookEventName": event, **fields}}
 
 
-def decision(effect: str) -> JsonObject:
-    return specific(PRE, permissionDecision=effect, permissionDecisionReason="mine")
+def build_decision(effect: str) -> JsonObject:
+    return build_specific_output(PRE, permissionDecision=effect, permissionDecisionReason="mine")
 
 
 ALLOW = (Tier.ALLOW, Effect.ALLOW, "mine")
 ASK = (Tier.HARD_ASK, Effect.ASK, "mine")
 DENY = (Tier.DENY, Effect.DENY, "mine")
-BLOCK = (Tier.DENY, Effect.DENY, "stderr says")
+BLOCK = (Tier.DENY, Effect.DENY, "from stderr")
 
 INVALID: Json = ["not an object"]
 
@@ -153,32 +153,32 @@ INVALID: Json = ["not an object"]
 @pytest.mark.parametrize(
     ("document", "vote", "vote_at_2"),
     [
-        (decision("allow"), ALLOW, BLOCK),
-        (decision("ask"), ASK, BLOCK),
-        (decision("deny"), DENY, DENY),
-        (decision("defer"), None, BLOCK),
+        (build_decision("allow"), ALLOW, BLOCK),
+        (build_decision("ask"), ASK, BLOCK),
+        (build_decision("deny"), DENY, DENY),
+        (build_decision("defer"), None, BLOCK),
         ({"decision": "approve", "reason": "mine"}, ALLOW, BLOCK),
         ({"decision": "block", "reason": "mine"}, DENY, DENY),
         ({"decision": "whatever"}, None, BLOCK),
-        (decision("Allow"), None, BLOCK),
+        (build_decision("Allow"), None, BLOCK),
         (INVALID, None, BLOCK),
         ({}, None, BLOCK),
     ],
 )
-async def test_what_a_script_prints_and_how_it_exits_becomes_a_vote(
-    world: World,
+async def test_the_output_and_exit_code_of_a_pre_hook_become_a_vote(
+    fixture: HookFixture,
     code: int,
     document: Json,
     vote: tuple[Tier, Effect, str] | None,
     vote_at_2: tuple[Tier, Effect, str],
 ) -> None:
-    command = world.printing(document, code)
+    command = fixture.build_print_command(document, code)
 
-    review = await world.before(world.hooks(PRE, command))
+    pre_result = await fixture.run_pre(fixture.build_hooks(PRE, command))
 
     expected = vote_at_2 if code == 2 else vote
-    assert review == PreHookResult(
-        votes=() if expected is None else (Vote(*expected, world.origin(command)),)
+    assert pre_result == PreHookResult(
+        votes=() if expected is None else (Vote(*expected, fixture.build_origin(command)),)
     )
 
 
@@ -188,45 +188,51 @@ async def test_what_a_script_prints_and_how_it_exits_becomes_a_vote(
     ("fields", "texts", "texts_at_2"),
     [
         ({"decision": "block", "reason": "mine"}, ["error: mine"], ["error: mine"]),
-        ({"decision": "approve"}, [], ["error: stderr says"]),
-        ({"decision": 5}, [], ["error: stderr says"]),
-        ({"specific": "ctx"}, ["context: ctx"], ["error: stderr says", "context: ctx"]),
-        ({}, [], ["error: stderr says"]),
+        ({"decision": "approve"}, [], ["error: from stderr"]),
+        ({"decision": 5}, [], ["error: from stderr"]),
+        ({"specific": "ctx"}, ["context: ctx"], ["error: from stderr", "context: ctx"]),
+        ({}, [], ["error: from stderr"]),
     ],
 )
-async def test_what_a_script_says_after_the_call_is_told_to_the_model(
-    world: World,
+async def test_the_output_of_a_post_hook_is_added_for_the_model(
+    fixture: HookFixture,
     event: str,
     code: int,
     fields: JsonObject,
     texts: list[str],
     texts_at_2: list[str],
 ) -> None:
-    wanted = fields.get("specific")
-    document = specific(event, additionalContext=wanted) if wanted else fields
-    command = world.printing(document, code)
+    context = fields.get("specific")
+    document = build_specific_output(event, additionalContext=context) if context else fields
+    command = fixture.build_print_command(document, code)
     result = build_text_result("ok") if event == POST else build_error_result("not ok")
 
-    afterword = await world.after(world.hooks(event, command), executed(result))
+    post_result = await fixture.run_post(
+        fixture.build_hooks(event, command), build_executed(result)
+    )
 
-    framed = {
+    prefixes = {
         "error": f'{event}:Bash hook blocking error from command: "{command}":',
         "context": f"{event}:Bash hook additional context:",
     }
-    said = [text.split(": ", 1) for text in (texts_at_2 if code == 2 else texts)]
-    assert afterword == PostHookResult(tuple(f"{framed[kind]} {text}" for kind, text in said))
+    expected = [text.split(": ", 1) for text in (texts_at_2 if code == 2 else texts)]
+    assert post_result == PostHookResult(
+        tuple(f"{prefixes[kind]} {text}" for kind, text in expected)
+    )
 
 
-async def test_a_hook_before_the_call_is_told_what_claude_code_tells(world: World) -> None:
-    hooks = world.hooks(PRE, "cat > told", matcher="mcp__github__.*")
+async def test_a_pre_hook_receives_the_fields_of_claude_code(fixture: HookFixture) -> None:
+    hooks = fixture.build_hooks(PRE, "cat > input.json", matcher="mcp__github__.*")
 
-    review = await world.before(hooks, checked("mcp__github__search", query="é $(rm) '\n\x01"))
+    pre_result = await fixture.run_pre(
+        hooks, build_checked_call("mcp__github__search", query="é $(rm) '\n\x01")
+    )
 
-    assert review == PreHookResult()
-    assert world.told() == {
+    assert pre_result == PreHookResult()
+    assert fixture.read_input() == {
         "session_id": "s-1",
-        "transcript_path": str(world.folder / "journal.jsonl"),
-        "cwd": str(world.folder),
+        "transcript_path": str(fixture.folder / "journal.jsonl"),
+        "cwd": str(fixture.folder),
         "permission_mode": "plan",
         "hook_event_name": "PreToolUse",
         "tool_name": "mcp__github__search",
@@ -235,15 +241,17 @@ async def test_a_hook_before_the_call_is_told_what_claude_code_tells(world: Worl
     }
 
 
-async def test_a_hook_after_the_call_is_told_its_structured_response(world: World) -> None:
+async def test_a_post_hook_receives_the_structured_response(fixture: HookFixture) -> None:
     result = build_text_result("text", response={"stdout": "x", "interrupted": False})
 
-    await world.after(world.hooks(POST, "cat > told"), executed(result, command="ls"))
+    await fixture.run_post(
+        fixture.build_hooks(POST, "cat > input.json"), build_executed(result, command="ls")
+    )
 
-    assert world.told() == {
+    assert fixture.read_input() == {
         "session_id": "s-1",
-        "transcript_path": str(world.folder / "journal.jsonl"),
-        "cwd": str(world.folder),
+        "transcript_path": str(fixture.folder / "journal.jsonl"),
+        "cwd": str(fixture.folder),
         "permission_mode": "plan",
         "hook_event_name": "PostToolUse",
         "tool_name": "Bash",
@@ -254,20 +262,21 @@ async def test_a_hook_after_the_call_is_told_its_structured_response(world: Worl
     }
 
 
-async def test_a_hook_after_a_failure_is_told_the_error(world: World) -> None:
+async def test_a_failure_hook_receives_the_error(fixture: HookFixture) -> None:
     text = f"<tool_use_error>Exit code 1\n{'x' * 20_000}</tool_use_error>"
 
-    await world.after(
-        world.hooks(FAILED, "cat > told"), executed(build_error_result(text), command="ls")
+    await fixture.run_post(
+        fixture.build_hooks(FAILED, "cat > input.json"),
+        build_executed(build_error_result(text), command="ls"),
     )
 
-    told = world.told()
-    assert isinstance(told, dict)
+    document = fixture.read_input()
+    assert isinstance(document, dict)
     head, tail = "Exit code 1\n" + "x" * 4_988, "x" * 5_000
-    assert told == {
+    assert document == {
         "session_id": "s-1",
-        "transcript_path": str(world.folder / "journal.jsonl"),
-        "cwd": str(world.folder),
+        "transcript_path": str(fixture.folder / "journal.jsonl"),
+        "cwd": str(fixture.folder),
         "permission_mode": "plan",
         "hook_event_name": "PostToolUseFailure",
         "tool_name": "Bash",
@@ -281,80 +290,88 @@ async def test_a_hook_after_a_failure_is_told_the_error(world: World) -> None:
 @pytest.mark.parametrize(
     ("event", "result"), [(POST, build_error_result("no")), (FAILED, build_text_result("yes"))]
 )
-async def test_success_and_failure_have_their_own_hooks(
-    world: World, event: str, result: ToolResult
+async def test_a_post_hook_runs_only_for_its_own_kind_of_result(
+    fixture: HookFixture, event: str, result: ToolResult
 ) -> None:
-    afterword = await world.after(world.hooks(event, "cat > told"), executed(result))
+    post_result = await fixture.run_post(
+        fixture.build_hooks(event, "cat > input.json"), build_executed(result)
+    )
 
-    assert afterword == PostHookResult()
-    assert list(world.folder.iterdir()) == []
-
-
-async def test_a_hook_for_another_tool_does_not_run(world: World) -> None:
-    review = await world.before(world.hooks(PRE, "touch ran; exit 2"), checked("BashOutput"))
-
-    assert review == PreHookResult()
-    assert list(world.folder.iterdir()) == []
+    assert post_result == PostHookResult()
+    assert list(fixture.folder.iterdir()) == []
 
 
-async def test_nothing_is_started_where_there_are_no_hooks(world: World) -> None:
-    assert await world.before(Hooks.create_empty()) == PreHookResult()
+async def test_a_hook_for_another_tool_does_not_run(fixture: HookFixture) -> None:
+    pre_result = await fixture.run_pre(
+        fixture.build_hooks(PRE, "touch ran; exit 2"), build_checked_call("BashOutput")
+    )
+
+    assert pre_result == PreHookResult()
+    assert list(fixture.folder.iterdir()) == []
+
+
+async def test_no_hooks_give_empty_results(fixture: HookFixture) -> None:
+    assert await fixture.run_pre(Hooks.create_empty()) == PreHookResult()
     assert (
-        await world.after(Hooks.create_empty(), executed(build_text_result("ok")))
+        await fixture.run_post(Hooks.create_empty(), build_executed(build_text_result("ok")))
         == PostHookResult()
     )
 
 
-async def test_arguments_never_reach_the_shell_of_a_hook(world: World) -> None:
+async def test_arguments_never_reach_the_shell_of_a_hook(fixture: HookFixture) -> None:
     attack = "$(touch pwned) `touch pwned` '; touch pwned; ' \"; touch pwned\n touch pwned"
-    hooks = world.hooks(PRE, 'cat > told; echo "${CLAUDE_PROJECT_DIR}" >/dev/null', matcher="*")
+    hooks = fixture.build_hooks(
+        PRE, 'cat > input.json; echo "${CLAUDE_PROJECT_DIR}" >/dev/null', matcher="*"
+    )
 
-    await world.before(hooks, checked(attack, **{attack: attack}))
+    await fixture.run_pre(hooks, build_checked_call(attack, **{attack: attack}))
 
-    told = world.told()
-    assert isinstance(told, dict)
-    assert (told["tool_name"], told["tool_input"]) == (attack, {attack: attack})
-    assert [path.name for path in world.folder.iterdir()] == ["told"]
+    document = fixture.read_input()
+    assert isinstance(document, dict)
+    assert (document["tool_name"], document["tool_input"]) == (attack, {attack: attack})
+    assert [path.name for path in fixture.folder.iterdir()] == ["input.json"]
 
 
-async def test_matching_hooks_run_side_by_side(world: World) -> None:
+async def test_matching_hooks_run_concurrently(fixture: HookFixture) -> None:
     for name in ("one", "two"):
-        os.mkfifo(world.folder / name)
-    # Each waits for the other: one after the other they would never end.
-    hooks = world.hooks(PRE, "echo > one; cat two", "cat one; echo > two")
+        os.mkfifo(fixture.folder / name)
+    # Each hook waits for the other, so they would never end if run in sequence.
+    hooks = fixture.build_hooks(PRE, "echo > one; cat two", "cat one; echo > two")
 
-    assert await world.before(hooks) == PreHookResult()
+    assert await fixture.run_pre(hooks) == PreHookResult()
 
 
-async def test_merging_follows_the_configuration_and_not_who_finished_first(world: World) -> None:
-    os.mkfifo(world.folder / "pid")
+async def test_answers_are_merged_in_configuration_order_and_not_in_order_of_completion(
+    fixture: HookFixture,
+) -> None:
+    os.mkfifo(fixture.folder / "pid")
     slow = "read -r pid < pid; while kill -0 $pid 2>/dev/null; do :; done; cat slow.json"
     quick = "cat quick.json; echo $$ > pid"
     for name in ("slow", "quick"):
-        said = specific(PRE, updatedInput={"by": name}, additionalContext=name)
-        (world.folder / f"{name}.json").write_text(json.dumps(said), encoding="utf-8")
+        output = build_specific_output(PRE, updatedInput={"by": name}, additionalContext=name)
+        (fixture.folder / f"{name}.json").write_text(json.dumps(output), encoding="utf-8")
 
-    slow_first = await world.before(world.hooks(PRE, slow, quick))
-    quick_first = await world.before(world.hooks(PRE, quick, slow))
+    slow_first = await fixture.run_pre(fixture.build_hooks(PRE, slow, quick))
+    quick_first = await fixture.run_pre(fixture.build_hooks(PRE, quick, slow))
 
     frame = "PreToolUse:Bash hook additional context:"
     assert slow_first == PreHookResult(
         contexts=(f"{frame} slow", f"{frame} quick"),
-        rewrite=Rewrite({"by": "quick"}, f"{quick} in {world.settings}"),
+        rewrite=Rewrite({"by": "quick"}, f"{quick} in {fixture.settings}"),
     )
     assert quick_first == PreHookResult(
         contexts=(f"{frame} quick", f"{frame} slow"),
-        rewrite=Rewrite({"by": "slow"}, f"{slow} in {world.settings}"),
+        rewrite=Rewrite({"by": "slow"}, f"{slow} in {fixture.settings}"),
     )
 
 
-async def test_all_hooks_run_to_their_end_though_one_denies(world: World) -> None:
-    review = await world.before(world.hooks(PRE, "exit 2", "cat > told"))
+async def test_the_other_hooks_complete_if_one_denies(fixture: HookFixture) -> None:
+    pre_result = await fixture.run_pre(fixture.build_hooks(PRE, "exit 2", "cat > input.json"))
 
-    origin = world.origin("exit 2")
+    origin = fixture.build_origin("exit 2")
     reason = "a hook blocked it and gave no reason"
-    assert review == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
-    assert world.told() is not None
+    assert pre_result == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
+    assert fixture.read_input() is not None
 
 
 @pytest.mark.parametrize(
@@ -377,47 +394,56 @@ async def test_all_hooks_run_to_their_end_though_one_denies(world: World) -> Non
     ],
 )
 async def test_a_broken_hook_loosens_nothing_and_leaves_no_process(
-    world: World, broken: str
+    fixture: HookFixture, broken: str
 ) -> None:
-    hooks = world.hooks(PRE, {"command": broken, "timeout": 2}, "echo no >&2; exit 2")
+    hooks = fixture.build_hooks(PRE, {"command": broken, "timeout": 2}, "echo no >&2; exit 2")
 
-    review = await world.before(hooks)
+    pre_result = await fixture.run_pre(hooks)
 
-    origin = world.origin("echo no >&2; exit 2")
-    assert review == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, "no", origin),))
+    origin = fixture.build_origin("echo no >&2; exit 2")
+    assert pre_result == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, "no", origin),))
     assert (
-        kill_tree.find_processes(set(), kill_tree.build_run_marker(world.children.run_id)) == set()
+        kill_tree.find_processes(set(), kill_tree.build_run_marker(fixture.children.run_id))
+        == set()
     )
 
 
-async def test_a_broken_guard_that_shall_block_blocks(world: World) -> None:
-    review = await world.before(world.hooks(PRE, {"command": "./missing.sh", "onFailure": "block"}))
+async def test_a_broken_hook_with_on_failure_block_denies(fixture: HookFixture) -> None:
+    pre_result = await fixture.run_pre(
+        fixture.build_hooks(PRE, {"command": "./missing.sh", "onFailure": "block"})
+    )
 
     reason = (
         'PreToolUse:Bash hook error: [./missing.sh]: failed; blocking because onFailure is "block"'
     )
-    origin = world.origin("./missing.sh")
-    assert review == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
+    origin = fixture.build_origin("./missing.sh")
+    assert pre_result == PreHookResult(votes=(Vote(Tier.DENY, Effect.DENY, reason, origin),))
 
 
-async def test_a_hook_whose_condition_nobody_can_judge_runs_but_allows_nothing(
-    world: World,
+async def test_a_hook_whose_condition_cannot_be_evaluated_runs_but_allows_nothing(
+    fixture: HookFixture,
 ) -> None:
     command = f"touch ran; echo '{json.dumps({'decision': 'approve'})}'"
 
-    review = await world.before(world.hooks(PRE, {"command": command, "if": "Bash(npm test)"}))
+    pre_result = await fixture.run_pre(
+        fixture.build_hooks(PRE, {"command": command, "if": "Bash(npm test)"})
+    )
 
-    assert review == PreHookResult()
-    assert (world.folder / "ran").exists()
+    assert pre_result == PreHookResult()
+    assert (fixture.folder / "ran").exists()
 
 
-async def test_a_hook_whose_pattern_is_broken_runs_for_every_tool_but_allows_nothing(
-    world: World,
+async def test_a_hook_with_an_invalid_matcher_runs_for_every_tool_but_allows_nothing(
+    fixture: HookFixture,
 ) -> None:
     approve = f"echo '{json.dumps({'decision': 'approve'})}'"
 
-    allowed = await world.before(world.hooks(PRE, approve, matcher="Bash("), checked("Read"))
-    denied = await world.before(world.hooks(PRE, "exit 2", matcher="Bash("), checked("Read"))
+    allowed = await fixture.run_pre(
+        fixture.build_hooks(PRE, approve, matcher="Bash("), build_checked_call("Read")
+    )
+    denied = await fixture.run_pre(
+        fixture.build_hooks(PRE, "exit 2", matcher="Bash("), build_checked_call("Read")
+    )
 
     assert allowed == PreHookResult()
     assert [vote.effect for vote in denied.votes] == [Effect.DENY]
@@ -426,39 +452,45 @@ async def test_a_hook_whose_pattern_is_broken_runs_for_every_tool_but_allows_not
 @pytest.mark.parametrize(
     "argument", [float("nan"), "\ud800", 10**5000], ids=["nan", "surrogate", "digits"]
 )
-async def test_a_call_that_hooks_cannot_be_told_of_is_denied(world: World, argument: Json) -> None:
-    review = await world.before(world.hooks(PRE, "touch ran"), checked(x=argument))
+async def test_a_call_that_cannot_be_written_as_json_for_its_hooks_is_denied(
+    fixture: HookFixture, argument: Json
+) -> None:
+    pre_result = await fixture.run_pre(
+        fixture.build_hooks(PRE, "touch ran"), build_checked_call(x=argument)
+    )
 
-    (vote,) = review.votes
+    (vote,) = pre_result.votes
     assert (vote.tier, vote.effect, vote.origin) == (
         Tier.DENY,
         Effect.DENY,
-        world.origin("touch ran"),
+        fixture.build_origin("touch ran"),
     )
     assert vote.reason.startswith("the call cannot be written as JSON for its hooks: ")
-    assert not (world.folder / "ran").exists()
+    assert not (fixture.folder / "ran").exists()
 
 
-async def test_a_stopped_continuation_is_told_with_its_reason(world: World) -> None:
+async def test_a_stop_is_returned_with_its_reason(fixture: HookFixture) -> None:
     command = f"echo '{json.dumps({'continue': False, 'stopReason': 'enough'})}'"
 
-    before = await world.before(world.hooks(PRE, command))
-    after = await world.after(world.hooks(POST, command), executed(build_text_result("ok")))
+    before = await fixture.run_pre(fixture.build_hooks(PRE, command))
+    after = await fixture.run_post(
+        fixture.build_hooks(POST, command), build_executed(build_text_result("ok"))
+    )
 
     assert before == PreHookResult(stopped="enough")
     assert after == PostHookResult(stopped="enough")
 
 
-async def test_errors_and_messages_of_hooks_are_logged_with_nothing_invisible_in_them(
-    world: World, caplog: pytest.LogCaptureFixture
+async def test_errors_and_messages_of_hooks_are_logged_with_escaped_control_characters(
+    fixture: HookFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mcp_dispatch.hooks")
     message = json.dumps({"systemMessage": "a\x1b]0;b\u202ec"})
-    (world.folder / "message").write_text(message, encoding="utf-8")
+    (fixture.folder / "message").write_text(message, encoding="utf-8")
     fails = r"printf 'first\033[2J\nsecond' >&2; exit 1"
 
-    await world.before(world.hooks(PRE, fails))
-    await world.before(world.hooks(PRE, "cat message"))
+    await fixture.run_pre(fixture.build_hooks(PRE, fails))
+    await fixture.run_pre(fixture.build_hooks(PRE, "cat message"))
 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (

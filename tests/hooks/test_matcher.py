@@ -1,4 +1,4 @@
-"""Which tools a matcher stands for."""
+"""Tests of which tools a hook matcher matches."""
 
 import pytest
 
@@ -15,7 +15,7 @@ MEMORY = "mcp__memory__create_entities"
 
 
 @pytest.mark.parametrize(
-    ("matcher", "tool", "fit"),
+    ("matcher", "tool", "expected"),
     [
         ("", "Bash", MatchResult.YES),
         ("*", "Bash", MatchResult.YES),
@@ -47,40 +47,42 @@ MEMORY = "mcp__memory__create_entities"
         (r"^mcp__\d+__", "mcp__7__tool", MatchResult.YES),
         # JavaScript's \d is ASCII, unlike Python's.
         (r"^mcp__\d+__", "mcp__٣__tool", MatchResult.NO),
-        # JavaScript's $ is the very end, unlike Python's.
+        # JavaScript's $ matches only at the end, unlike Python's.
         ("^Bash$", "Bash\n", MatchResult.NO),
         ("Bash(ls *)", "Bash", MatchResult.NO),
         (".", "Bash\ud800", MatchResult.UNSURE),
     ],
 )
-def test_a_matcher_fits_as_in_claude_code(matcher: str, tool: str, fit: MatchResult) -> None:
-    assert parse_matcher(matcher).match(tool) is fit
+def test_a_matcher_matches_the_same_tools_as_in_claude_code(
+    matcher: str, tool: str, expected: MatchResult
+) -> None:
+    assert parse_matcher(matcher).match(tool) is expected
 
 
 @pytest.mark.parametrize("matcher", ["Bash(", "[", "*.", "(a{1000}){1000}", "a\ud800.", " ", "|,"])
-def test_a_matcher_that_cannot_be_read_may_be_for_any_tool(matcher: str) -> None:
+def test_an_invalid_matcher_is_unsure_about_every_tool(matcher: str) -> None:
     assert parse_matcher(matcher) == InvalidMatcher()
     assert parse_matcher(matcher).match("Read") is MatchResult.UNSURE
 
 
-def test_the_kind_of_a_matcher_follows_from_its_characters() -> None:
+def test_the_characters_of_a_matcher_determine_its_type() -> None:
     assert parse_matcher("") == AllMatcher()
     assert parse_matcher("A-b_1, C|D") == NameMatcher(frozenset({"A-b_1", "C", "D"}))
     assert isinstance(parse_matcher("A.b"), RegexMatcher)
 
 
-# On a name like this a backtracking engine would not come back.
+# A backtracking engine needs exponential time for this name.
 HOSTILE = "a" * 900 + "!"
 
 
 @pytest.mark.parametrize("matcher", ["(a+)+$", "^(a|a)*$", "(.*)*x"])
-def test_a_pattern_takes_linear_time(matcher: str) -> None:
+def test_a_pattern_is_matched_in_linear_time(matcher: str) -> None:
     assert parse_matcher(matcher).match(HOSTILE) is MatchResult.NO
 
 
-def test_a_pattern_with_a_back_reference_is_given_up_and_may_fit() -> None:
+def test_a_pattern_with_a_back_reference_is_unsure() -> None:
     assert parse_matcher(r"(a|a)*\1$").match(HOSTILE) is MatchResult.UNSURE
 
 
-def test_a_pattern_is_not_tried_on_an_endless_name() -> None:
+def test_a_pattern_is_unsure_about_a_name_over_1000_characters() -> None:
     assert parse_matcher("Read.").match("a" * 1001) is MatchResult.UNSURE

@@ -1,4 +1,4 @@
-"""Several answers made one."""
+"""Tests of how the answers of several hooks are merged."""
 
 from pathlib import Path
 
@@ -16,31 +16,37 @@ from mcp_dispatch.model.decision import Effect, Origin, Tier, Vote
 FILE = Path("settings.json")
 
 
-def hook(command: HookCommand, event: HookEventName = HookEventName.PRE_TOOL_USE) -> Hook:
+def build_hook(command: HookCommand, event: HookEventName = HookEventName.PRE_TOOL_USE) -> Hook:
     return Hook(event, AllMatcher(), command, FILE)
 
 
-def before(*answers: HookAnswer) -> PreHookResult:
+def merge_pre_answers(*answers: HookAnswer) -> PreHookResult:
     return merge_pre_tool_use(
         "Bash",
-        [HookReply(hook(HookCommand(f"h{at}")), answer) for at, answer in enumerate(answers)],
+        [
+            HookReply(build_hook(HookCommand(f"h{index}")), answer)
+            for index, answer in enumerate(answers)
+        ],
     )
 
 
-def after(*answers: HookAnswer) -> PostHookResult:
+def merge_post_answers(*answers: HookAnswer) -> PostHookResult:
     post = HookEventName.POST_TOOL_USE
     return merge_post_tool_use(
         "Bash",
-        [HookReply(hook(HookCommand(f"h{at}"), post), answer) for at, answer in enumerate(answers)],
+        [
+            HookReply(build_hook(HookCommand(f"h{index}"), post), answer)
+            for index, answer in enumerate(answers)
+        ],
     )
 
 
-def origin(command: str) -> Origin:
+def build_origin(command: str) -> Origin:
     return Origin("settings.json", rule=command)
 
 
-def test_every_decision_is_a_vote_in_its_tier() -> None:
-    merged = before(
+def test_every_decision_becomes_a_vote_in_its_tier() -> None:
+    merged = merge_pre_answers(
         HookAnswer(Effect.ALLOW, "fine"),
         HookAnswer(),
         HookAnswer(Effect.ASK, "sure?"),
@@ -49,9 +55,9 @@ def test_every_decision_is_a_vote_in_its_tier() -> None:
 
     assert merged == PreHookResult(
         votes=(
-            Vote(Tier.ALLOW, Effect.ALLOW, "fine", origin("h0")),
-            Vote(Tier.HARD_ASK, Effect.ASK, "sure?", origin("h2")),
-            Vote(Tier.DENY, Effect.DENY, "never", origin("h3")),
+            Vote(Tier.ALLOW, Effect.ALLOW, "fine", build_origin("h0")),
+            Vote(Tier.HARD_ASK, Effect.ASK, "sure?", build_origin("h2")),
+            Vote(Tier.DENY, Effect.DENY, "never", build_origin("h3")),
         )
     )
 
@@ -64,12 +70,12 @@ def test_every_decision_is_a_vote_in_its_tier() -> None:
         (Effect.DENY, "a hook blocked it and gave no reason"),
     ],
 )
-def test_a_decision_without_a_reason_gets_one(effect: Effect, reason: str) -> None:
-    assert [vote.reason for vote in before(HookAnswer(effect)).votes] == [reason]
+def test_a_decision_without_a_reason_gets_a_default_reason(effect: Effect, reason: str) -> None:
+    assert [vote.reason for vote in merge_pre_answers(HookAnswer(effect)).votes] == [reason]
 
 
-def test_contexts_accumulate_in_order_and_say_whose_they_are() -> None:
-    merged = before(HookAnswer(context="one"), HookAnswer(), HookAnswer(context="two"))
+def test_contexts_accumulate_in_order_with_their_event_and_tool() -> None:
+    merged = merge_pre_answers(HookAnswer(context="one"), HookAnswer(), HookAnswer(context="two"))
 
     assert merged == PreHookResult(
         contexts=(
@@ -79,8 +85,8 @@ def test_contexts_accumulate_in_order_and_say_whose_they_are() -> None:
     )
 
 
-def test_the_last_rewrite_stands() -> None:
-    merged = before(
+def test_the_last_rewrite_wins() -> None:
+    merged = merge_pre_answers(
         HookAnswer(changes=HookChanges(rewrite={"a": 1})),
         HookAnswer(changes=HookChanges(rewrite={"a": 2})),
         HookAnswer(),
@@ -89,16 +95,16 @@ def test_the_last_rewrite_stands() -> None:
     assert merged == PreHookResult(rewrite=Rewrite({"a": 2}, "h1 in settings.json"))
 
 
-def test_nothing_is_rewritten_for_a_call_that_is_denied() -> None:
-    merged = before(
+def test_a_deny_drops_the_rewrite() -> None:
+    merged = merge_pre_answers(
         HookAnswer(changes=HookChanges(rewrite={"a": 1})), HookAnswer(Effect.DENY, "no")
     )
 
     assert merged.rewrite is None
 
 
-def test_all_reasons_to_stop_are_kept() -> None:
-    merged = before(
+def test_all_stop_reasons_are_joined() -> None:
+    merged = merge_pre_answers(
         HookAnswer(changes=HookChanges(stop_reason="one")),
         HookAnswer(),
         HookAnswer(changes=HookChanges(stop_reason="two")),
@@ -107,12 +113,12 @@ def test_all_reasons_to_stop_are_kept() -> None:
     assert merged == PreHookResult(stopped="one; two")
 
 
-def test_an_error_is_no_decision() -> None:
-    assert before(HookAnswer(failure=HookFailure("killed"))) == PreHookResult()
+def test_a_failure_is_not_a_decision() -> None:
+    assert merge_pre_answers(HookAnswer(failure=HookFailure("killed"))) == PreHookResult()
 
 
-def test_after_the_call_a_block_is_told_to_the_model_before_the_contexts_that_follow() -> None:
-    merged = after(
+def test_the_block_of_a_post_hook_precedes_its_context() -> None:
+    merged = merge_post_answers(
         HookAnswer(context="one"),
         HookAnswer(Effect.DENY, "wrong", context="two", changes=HookChanges(stop_reason="enough")),
         HookAnswer(Effect.DENY),
@@ -130,8 +136,8 @@ def test_after_the_call_a_block_is_told_to_the_model_before_the_contexts_that_fo
     )
 
 
-def test_a_hook_that_is_not_surely_meant_can_forbid_but_not_allow() -> None:
-    unsure = MatchedHook(hook(HookCommand("x")), sure=False)
+def test_a_hook_with_an_unsure_match_can_deny_but_not_allow() -> None:
+    unsure = MatchedHook(build_hook(HookCommand("x")), sure=False)
     note = "it may not be meant for this call; what it allows does not count"
 
     allowed = build_reply(
@@ -146,7 +152,7 @@ def test_a_hook_that_is_not_surely_meant_can_forbid_but_not_allow() -> None:
 @pytest.mark.parametrize("effect", list(Effect))
 def test_a_background_hook_decides_nothing(effect: Effect) -> None:
     background = MatchedHook(
-        hook(HookCommand("x", background=True, block_on_failure=True)), sure=True
+        build_hook(HookCommand("x", background=True, block_on_failure=True)), sure=True
     )
     answer = HookAnswer(
         effect,
@@ -157,19 +163,21 @@ def test_a_background_hook_decides_nothing(effect: Effect) -> None:
         changes=HookChanges(rewrite={"a": 1}, stop_reason="stop"),
     )
 
-    heard = build_reply(background, answer, "Bash")
+    reply = build_reply(background, answer, "Bash")
 
-    assert heard.answer == HookAnswer(context="c", message="m", failure=HookFailure("f"))
+    assert reply.answer == HookAnswer(context="c", message="m", failure=HookFailure("f"))
 
 
 @pytest.mark.parametrize(
-    ("failure", "how"),
+    ("failure", "description"),
     [(HookFailure("f"), "failed"), (HookFailure("f", timed_out=True), "timed out")],
 )
-def test_a_failure_blocks_where_the_configuration_says_so(failure: HookFailure, how: str) -> None:
-    guard = MatchedHook(hook(HookCommand("x", block_on_failure=True)), sure=True)
+def test_a_failure_blocks_if_on_failure_is_block(failure: HookFailure, description: str) -> None:
+    guard = MatchedHook(build_hook(HookCommand("x", block_on_failure=True)), sure=True)
 
-    heard = build_reply(guard, HookAnswer(failure=failure), "Bash")
+    reply = build_reply(guard, HookAnswer(failure=failure), "Bash")
 
-    reason = f'PreToolUse:Bash hook error: [x]: {how}; blocking because onFailure is "block"'
-    assert heard.answer == HookAnswer(Effect.DENY, reason, failure=failure)
+    reason = (
+        f'PreToolUse:Bash hook error: [x]: {description}; blocking because onFailure is "block"'
+    )
+    assert reply.answer == HookAnswer(Effect.DENY, reason, failure=failure)

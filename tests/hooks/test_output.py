@@ -1,4 +1,4 @@
-"""What a hook said, by exit code, stdout and event."""
+"""Tests of how the exit code, stdout and event of a hook become its answer."""
 
 import json
 
@@ -15,15 +15,15 @@ POST = HookEventName.POST_TOOL_USE
 FAILED = HookEventName.POST_TOOL_USE_FAILURE
 
 
-def said(event: HookEventName = PRE, **fields: Json) -> str:
+def build_output(event: HookEventName = PRE, **fields: Json) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": event.value, **fields}})
 
 
-def decided(decision: str, reason: str = "because") -> str:
-    return said(permissionDecision=decision, permissionDecisionReason=reason)
+def build_decision(decision: str, reason: str = "because") -> str:
+    return build_output(permissionDecision=decision, permissionDecisionReason=reason)
 
 
-def exit_failure(code: int) -> HookAnswer:
+def build_exit_failure(code: int) -> HookAnswer:
     return HookAnswer(failure=HookFailure(f"Failed with non-blocking status code {code}: oh"))
 
 
@@ -36,11 +36,11 @@ BLOCKED = HookAnswer(Effect.DENY, "oh\nno")
 @pytest.mark.parametrize(
     ("stdout", "answer"),
     [
-        (decided("allow"), HookAnswer(Effect.ALLOW, "because")),
-        (decided("ask"), HookAnswer(Effect.ASK, "because")),
-        (decided("deny"), DENY),
-        ("\n  " + decided("deny") + "\n\n", DENY),
-        ("\ufeff" + decided("deny"), DENY),
+        (build_decision("allow"), HookAnswer(Effect.ALLOW, "because")),
+        (build_decision("ask"), HookAnswer(Effect.ASK, "because")),
+        (build_decision("deny"), DENY),
+        ("\n  " + build_decision("deny") + "\n\n", DENY),
+        ("\ufeff" + build_decision("deny"), DENY),
         (json.dumps({"decision": "approve", "reason": "r"}), HookAnswer(Effect.ALLOW, "r")),
         (json.dumps({"decision": "block", "reason": "r"}), HookAnswer(Effect.DENY, "r")),
         ("{}", NOTHING),
@@ -57,11 +57,14 @@ BLOCKED = HookAnswer(Effect.DENY, "oh\nno")
             HookAnswer(changes=HookChanges(stop_reason="s")),
         ),
         (json.dumps({"reason": '{"continue": false}'}), NOTHING),
-        (said(updatedInput={"a": [1]}), HookAnswer(changes=HookChanges(rewrite={"a": [1]}))),
-        (said(updatedInput={}), HookAnswer(changes=HookChanges(rewrite={}))),
-        (said(additionalContext="c"), HookAnswer(context="c")),
         (
-            decided("defer"),
+            build_output(updatedInput={"a": [1]}),
+            HookAnswer(changes=HookChanges(rewrite={"a": [1]})),
+        ),
+        (build_output(updatedInput={}), HookAnswer(changes=HookChanges(rewrite={}))),
+        (build_output(additionalContext="c"), HookAnswer(context="c")),
+        (
+            build_decision("defer"),
             HookAnswer(notes=("defer has no meaning here and is dropped",)),
         ),
         (
@@ -74,7 +77,7 @@ BLOCKED = HookAnswer(Effect.DENY, "oh\nno")
         ),
     ],
 )
-def test_json_decides_before_a_call_on_every_exit_code_but_2(
+def test_json_output_of_a_pre_hook_counts_for_every_exit_code_except_2(
     code: int, stdout: str, answer: HookAnswer
 ) -> None:
     assert parse_answer(PRE, HookOutput(code, stdout, "oh\nno")) == answer
@@ -100,7 +103,7 @@ def test_json_decides_before_a_call_on_every_exit_code_but_2(
         ),
     ],
 )
-def test_json_decides_after_a_call(
+def test_json_output_of_a_post_hook_counts_for_exit_codes_0_and_1(
     event: HookEventName, code: int, fields: dict[str, Json], answer: HookAnswer
 ) -> None:
     document = {key: value for key, value in fields.items() if key != "specific"}
@@ -112,10 +115,12 @@ def test_json_decides_after_a_call(
 
 @pytest.mark.parametrize("event", [PRE, POST, FAILED])
 @pytest.mark.parametrize("stdout", ["", "all is well", "[1]", '"{}"', 'log {"decision":"block"}'])
-def test_what_is_not_json_decides_nothing(event: HookEventName, stdout: str) -> None:
+def test_output_that_is_not_a_json_object_decides_nothing(
+    event: HookEventName, stdout: str
+) -> None:
     assert parse_answer(event, HookOutput(0, stdout, "oh")) == NOTHING
-    assert parse_answer(event, HookOutput(1, stdout, "oh\nno")) == exit_failure(1)
-    assert parse_answer(event, HookOutput(127, stdout, "oh\nno")) == exit_failure(127)
+    assert parse_answer(event, HookOutput(1, stdout, "oh\nno")) == build_exit_failure(1)
+    assert parse_answer(event, HookOutput(127, stdout, "oh\nno")) == build_exit_failure(127)
     assert parse_answer(event, HookOutput(2, stdout, "oh\nno")) == BLOCKED
 
 
@@ -133,17 +138,17 @@ def test_what_is_not_json_decides_nothing(event: HookEventName, stdout: str) -> 
         '{"systemMessage": 5}',
         '{"hookSpecificOutput": null}',
         '{"hookSpecificOutput": {"permissionDecision": "allow"}}',
-        said(POST, permissionDecision="allow"),
-        said(permissionDecision="Allow"),
-        said(permissionDecision="allow", updatedInput=None),
-        said(permissionDecision="allow", updatedInput="x"),
-        said(permissionDecision="allow", updatedInput=float("nan")),
-        said(permissionDecision="allow", updatedInput={"a": float("inf")}),
-        said(permissionDecision="allow").replace("}}", ', "updatedInput": {"a": 1e400}}}'),
+        build_output(POST, permissionDecision="allow"),
+        build_output(permissionDecision="Allow"),
+        build_output(permissionDecision="allow", updatedInput=None),
+        build_output(permissionDecision="allow", updatedInput="x"),
+        build_output(permissionDecision="allow", updatedInput=float("nan")),
+        build_output(permissionDecision="allow", updatedInput={"a": float("inf")}),
+        build_output(permissionDecision="allow").replace("}}", ', "updatedInput": {"a": 1e400}}}'),
         '{"a":' * 100_000,
     ],
 )
-def test_json_that_is_no_answer_allows_nothing_and_is_an_error(code: int, stdout: str) -> None:
+def test_invalid_json_output_allows_nothing_and_is_a_failure(code: int, stdout: str) -> None:
     answer = parse_answer(PRE, HookOutput(code, stdout, "oh"))
 
     assert answer.failure is not None
@@ -151,8 +156,8 @@ def test_json_that_is_no_answer_allows_nothing_and_is_an_error(code: int, stdout
     assert answer.failure.message.startswith("stdout is not ")
 
 
-def test_the_error_says_what_is_wrong_with_the_answer() -> None:
-    wrong_event = parse_answer(PRE, HookOutput(0, said(POST)))
+def test_the_failure_names_the_invalid_field() -> None:
+    wrong_event = parse_answer(PRE, HookOutput(0, build_output(POST)))
     wrong_value = parse_answer(PRE, HookOutput(0, '{"continue": "no"}'))
 
     assert wrong_event.failure == HookFailure(
@@ -168,7 +173,7 @@ def test_the_error_says_what_is_wrong_with_the_answer() -> None:
 @pytest.mark.parametrize(
     ("stdout", "reason"),
     [
-        (decided("allow"), "oh\nno"),
+        (build_decision("allow"), "oh\nno"),
         (json.dumps({"decision": "approve", "reason": "r"}), "oh\nno"),
         (json.dumps({"decision": "block", "reason": "r"}), "r"),
         (json.dumps({"decision": "block"}), "oh\nno"),
@@ -177,14 +182,16 @@ def test_the_error_says_what_is_wrong_with_the_answer() -> None:
         ('{"continue": 5}', "oh\nno"),
     ],
 )
-def test_exit_2_blocks_whatever_was_printed(event: HookEventName, stdout: str, reason: str) -> None:
+def test_exit_code_2_blocks_regardless_of_stdout(
+    event: HookEventName, stdout: str, reason: str
+) -> None:
     answer = parse_answer(event, HookOutput(2, stdout, "\noh\nno\n"))
 
     assert (answer.effect, answer.reason, answer.failure) == (Effect.DENY, reason, None)
 
 
-def test_exit_2_keeps_the_reason_and_context_of_a_deny_but_rewrites_nothing() -> None:
-    stdout = said(
+def test_exit_code_2_keeps_the_reason_and_context_of_a_deny_but_drops_its_rewrite() -> None:
+    stdout = build_output(
         permissionDecision="deny",
         permissionDecisionReason="mine",
         additionalContext="c",
@@ -196,54 +203,58 @@ def test_exit_2_keeps_the_reason_and_context_of_a_deny_but_rewrites_nothing() ->
     assert answer == HookAnswer(Effect.DENY, "mine", "c")
 
 
-def test_of_two_decisions_in_one_answer_the_stricter_stands() -> None:
-    document = json.loads(decided("allow", ""))
+def test_the_stricter_of_two_decisions_in_one_answer_wins() -> None:
+    document = json.loads(build_decision("allow", ""))
 
     answer = parse_answer(PRE, HookOutput(0, json.dumps({**document, "decision": "block"})))
 
     assert answer == HookAnswer(Effect.DENY)
 
 
-def test_a_hook_that_was_killed_can_forbid_but_not_allow() -> None:
+def test_a_killed_hook_can_deny_but_not_allow() -> None:
     note = "it was killed by signal 9; what it allows does not count"
 
     assert parse_answer(PRE, HookOutput(-9)) == HookAnswer(
         failure=HookFailure("killed by signal 9")
     )
-    assert parse_answer(PRE, HookOutput(-9, decided("deny"))) == DENY
-    assert parse_answer(PRE, HookOutput(-9, decided("allow"))) == HookAnswer(notes=(note,))
+    assert parse_answer(PRE, HookOutput(-9, build_decision("deny"))) == DENY
+    assert parse_answer(PRE, HookOutput(-9, build_decision("allow"))) == HookAnswer(notes=(note,))
 
 
-def test_an_answer_whose_end_is_missing_allows_nothing() -> None:
-    flooded = HookOutput(0, decided("allow") + " " * 1000, dropped_bytes=7)
+def test_a_truncated_answer_allows_nothing() -> None:
+    truncated = HookOutput(0, build_decision("allow") + " " * 1000, dropped_bytes=7)
 
-    answer = parse_answer(PRE, flooded)
+    answer = parse_answer(PRE, truncated)
 
     assert answer == HookAnswer(
         failure=HookFailure("stdout is not short enough to be read: 7 bytes over")
     )
 
 
-def test_half_a_surrogate_pair_does_not_lose_a_deny() -> None:
-    stdout = said(permissionDecision="deny", permissionDecisionReason="file \udcff \U0001f600")
+def test_a_deny_with_a_lone_surrogate_in_its_reason_still_denies() -> None:
+    stdout = build_output(
+        permissionDecision="deny", permissionDecisionReason="file \udcff \U0001f600"
+    )
 
     assert parse_answer(PRE, HookOutput(0, stdout)) == HookAnswer(
         Effect.DENY, "file \ufffd \U0001f600"
     )
 
 
-def test_a_reason_or_message_is_cut_at_10000_characters_and_a_context_kept_whole() -> None:
+def test_a_reason_or_message_is_cut_at_10000_characters_and_a_context_is_not_cut() -> None:
     cut = "x" * 10_000 + "\n... [1 characters truncated] ..."
     long = "x" * 10_001
 
-    stdout = said(permissionDecision="ask", permissionDecisionReason=long, additionalContext=long)
+    stdout = build_output(
+        permissionDecision="ask", permissionDecisionReason=long, additionalContext=long
+    )
 
     assert parse_answer(PRE, HookOutput(0, stdout)) == HookAnswer(Effect.ASK, cut, long)
     assert parse_answer(PRE, HookOutput(2, "", long)) == HookAnswer(Effect.DENY, cut)
     assert parse_answer(PRE, HookOutput(0, json.dumps({"systemMessage": long}))).message == cut
 
 
-def test_a_failing_hook_without_a_word_is_an_error_of_its_own() -> None:
+def test_a_failure_without_stderr_reports_that_stderr_is_empty() -> None:
     assert parse_answer(PRE, HookOutput(1)).failure == HookFailure(
         "Failed with non-blocking status code 1: nothing on stderr"
     )

@@ -1,4 +1,4 @@
-"""Every cell of what a hook can say: event, what is printed, how it ends, and how it is run."""
+"""Tests of the effect of each combination of event, output, exit code and hook type."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,8 +12,8 @@ from mcp_dispatch.processes.children import ProcessGroup
 from tests.support.hook_server import EVENTS, HookDesk, SayingUpstream, documents, printing
 from tests.support.web_server import answer, redirect, serving
 
-# What comes of it at exit 0, at any other exit, and at exit 2. `yes` and `no` are what the event
-# understands as such; "other event" is an answer to another event, "null" one of a wrong type.
+# The effects at exit code 0, at any other exit code, and at exit code 2. `yes` and `no` are the
+# event's own allow and deny; "other event" is output for another event, "null" has a wrong type.
 BLOCKABLE = {
     "empty": ("-", "F", "D"),
     "text": ("-", "F", "D"),
@@ -26,7 +26,7 @@ BLOCKABLE = {
     "other event": ("F", "F", "D"),
     "null": ("F", "F", "D"),
 }
-SILENT = {
+NOT_BLOCKABLE = {
     "empty": ("-", "F", "F"),
     "text": ("-", "F", "F"),
     "broken": ("F", "F", "F"),
@@ -38,7 +38,7 @@ SILENT = {
     "other event": ("F", "F", "F"),
     "null": ("F", "F", "F"),
 }
-ANSWERING = {
+ELICITATION = {
     **BLOCKABLE,
     "yes": ("A", "A", "D"),
     "context": ("-", "-", "D"),
@@ -48,56 +48,60 @@ TABLE = {
     "PreToolUse": {**BLOCKABLE, "yes": ("A", "A", "D")},
     "PostToolUse": BLOCKABLE,
     "PostToolUseFailure": BLOCKABLE,
-    # What would come next is the client's: a block is the wish to stop.
+    # The client decides what follows a batch, so a block only asks it to stop.
     "PostToolBatch": {
-        **{kind: (zero, one, "S") for kind, (zero, one, _) in BLOCKABLE.items()},
+        **{kind: (zero, other, "S") for kind, (zero, other, _) in BLOCKABLE.items()},
         "no": ("S", "S", "S"),
         "context": ("C", "C", "CS"),
     },
-    # Exit 2 is no block here; an allow that comes with it does not count.
+    # Exit code 2 does not block this event, but an allow with exit code 2 does not count.
     "PermissionRequest": {
-        **SILENT,
+        **NOT_BLOCKABLE,
         "yes": ("A", "A", "-"),
         "no": ("D", "D", "D"),
         "context": ("C", "C", "C"),
         "stop": ("S", "S", "S"),
     },
-    "PermissionDenied": {**SILENT, "yes": ("R", "R", "R")},
-    "SessionStart": {**SILENT, "text": ("C", "F", "F"), "context": ("C", "C", "C")},
-    "SessionEnd": SILENT,
-    "Elicitation": ANSWERING,
-    "ElicitationResult": ANSWERING,
+    "PermissionDenied": {**NOT_BLOCKABLE, "yes": ("R", "R", "R")},
+    "SessionStart": {**NOT_BLOCKABLE, "text": ("C", "F", "F"), "context": ("C", "C", "C")},
+    "SessionEnd": NOT_BLOCKABLE,
+    "Elicitation": ELICITATION,
+    "ElicitationResult": ELICITATION,
 }
 
 
 @pytest.fixture
 async def children() -> AsyncIterator[ProcessGroup]:
-    async with ProcessGroup() as every:
-        yield every
+    async with ProcessGroup() as group:
+        yield group
 
 
-async def effects(desk: HookDesk, event: str, cells: dict[str, JsonObject]) -> dict[str, str]:
-    """What comes of each handler on its own."""
+async def collect_effects(
+    desk: HookDesk, event: str, cells: dict[str, JsonObject]
+) -> dict[str, str]:
+    """Run each handler separately and return its effect by name."""
     found: dict[str, str] = {}
-    few = anyio.CapacityLimiter(4)
+    limiter = anyio.CapacityLimiter(4)
 
-    async def one(name: str, handler: JsonObject) -> None:
-        async with few:
+    async def run_one(name: str, handler: JsonObject) -> None:
+        async with limiter:
             found[name] = await desk.effect(event, handler)
 
     with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             for name, handler in cells.items():
-                tasks.start_soon(one, name, handler)
+                tasks.start_soon(run_one, name, handler)
     return {name: found[name] for name in cells}
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_command(children: ProcessGroup, tmp_path: Path, event: str) -> None:
+async def test_the_output_and_exit_code_of_a_command_determine_its_effect(
+    children: ProcessGroup, tmp_path: Path, event: str
+) -> None:
     codes = {0: 0, 1: 1, 127: 1, 2: 2}
     printed = documents(event)
 
-    found = await effects(
+    found = await collect_effects(
         HookDesk(children, tmp_path),
         event,
         {f"{kind} {code}": printing(text, code) for kind, text in printed for code in codes},
@@ -112,8 +116,10 @@ async def test_a_command(children: ProcessGroup, tmp_path: Path, event: str) -> 
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_post(children: ProcessGroup, tmp_path: Path, event: str) -> None:
-    """A body that is no JSON object is a failure, and a status cannot block."""
+async def test_the_body_and_status_of_an_http_response_determine_its_effect(
+    children: ProcessGroup, tmp_path: Path, event: str
+) -> None:
+    """A body that is not a JSON object is a failure, and no status blocks."""
     printed = documents(event)
     statuses = {"200 OK": True, "201 Created": True, "403 Forbidden": False, "500 Oh": False}
     pages = {
@@ -128,7 +134,7 @@ async def test_a_post(children: ProcessGroup, tmp_path: Path, event: str) -> Non
             for at, (kind, _) in enumerate(printed)
             for status in statuses
         }
-        found = await effects(
+        found = await collect_effects(
             HookDesk(children, tmp_path),
             event,
             {**cells, "moved": {"type": "http", "url": server.url("/moved")}},
@@ -145,8 +151,10 @@ async def test_a_post(children: ProcessGroup, tmp_path: Path, event: str) -> Non
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_tool(children: ProcessGroup, tmp_path: Path, event: str) -> None:
-    """Its text is read like that of a command that exits with 0."""
+async def test_the_text_of_a_tool_result_determines_its_effect(
+    children: ProcessGroup, tmp_path: Path, event: str
+) -> None:
+    """The text is parsed like the stdout of a command with exit code 0."""
     printed = documents(event)
     results: dict[str, JsonObject] = {}
     for kind, text in printed:
@@ -154,7 +162,7 @@ async def test_a_tool(children: ProcessGroup, tmp_path: Path, event: str) -> Non
         results[f"{kind} failed"] = {**results[kind], "isError": True}
     desk = HookDesk(children, tmp_path, SayingUpstream(results))
 
-    found = await effects(
+    found = await collect_effects(
         desk,
         event,
         {name: {"type": "mcp_tool", "server": "s", "tool": name} for name in (*results, "missing")},
@@ -186,9 +194,9 @@ async def test_a_broken_command_decides_nothing_and_leaves_no_process(
         name: {"type": "command", **options} for name, options in BROKEN.items()
     }
 
-    found = await effects(HookDesk(children, tmp_path), event, cells)
+    found = await collect_effects(HookDesk(children, tmp_path), event, cells)
 
-    # A flood of text is text; of it the model gets a file and a preview.
+    # Oversized text still counts as text; the model gets a file and a preview of it.
     flood = "C" if event == "SessionStart" else "-"
     assert found == {**dict.fromkeys(cells, "F"), "floods": flood}
     assert kill_tree.find_processes(set(), kill_tree.build_run_marker(children.run_id)) == set()
@@ -203,7 +211,7 @@ GUARDED = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_a_broken_hook_that_shall_block_blocks_what_can_be_blocked(
+async def test_a_broken_hook_with_on_failure_block_blocks_every_blockable_event(
     children: ProcessGroup, tmp_path: Path, event: str
 ) -> None:
     cells: dict[str, JsonObject] = {
@@ -217,6 +225,6 @@ async def test_a_broken_hook_that_shall_block_blocks_what_can_be_blocked(
         name: {**cell, "onFailure": "block"} for name, cell in cells.items()
     }
 
-    found = await effects(HookDesk(children, tmp_path), event, guards)
+    found = await collect_effects(HookDesk(children, tmp_path), event, guards)
 
     assert found == dict.fromkeys(cells, GUARDED.get(event, "F"))

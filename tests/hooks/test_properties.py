@@ -1,4 +1,4 @@
-"""What holds for every hook and every set of rules: no hook loosens one."""
+"""Property tests that no hook loosens a rule."""
 
 import json
 import tempfile
@@ -43,45 +43,45 @@ rules = st.builds(
 )
 
 
-def says_before(decision: str, rewrite: JsonObject | None) -> JsonObject:
+def build_pre_output(decision: str, rewrite: JsonObject | None) -> JsonObject:
     changed: JsonObject = {} if rewrite is None else {"updatedInput": rewrite}
     return specific("PreToolUse", permissionDecision=decision, **changed)
 
 
-def allows(rewrite: JsonObject | None) -> JsonObject:
+def build_allow_output(rewrite: JsonObject | None) -> JsonObject:
     changed: JsonObject = {} if rewrite is None else {"updatedInput": rewrite}
     return specific("PermissionRequest", decision={"behavior": "allow", **changed})
 
 
-before = st.one_of(
+pre_outputs = st.one_of(
     st.builds(
-        says_before, st.sampled_from(["allow", "ask", "deny", "defer"]), st.none() | arguments
+        build_pre_output, st.sampled_from(["allow", "ask", "deny", "defer"]), st.none() | arguments
     ),
     arguments.map(lambda rewrite: specific("PreToolUse", updatedInput=rewrite)),
     st.sampled_from([{"decision": "approve"}, {"decision": "block"}, {"continue": False}, {}]),
 )
-requested = st.one_of(
-    st.builds(allows, st.none() | arguments),
+permission_outputs = st.one_of(
+    st.builds(build_allow_output, st.none() | arguments),
     st.just(specific("PermissionRequest", decision={"behavior": "deny"})),
     st.sampled_from([{"decision": "approve"}, {}]),
 )
 
 
-def subject(given: JsonObject) -> Subject:
+def build_subject(given: JsonObject) -> Subject:
     return Subject("T", "T", None, given, given, None)
 
 
-async def ran_with(
-    rulebook: Policy, call: JsonObject, answers: Mapping[str, Sequence[JsonObject]]
+async def run_call(
+    active_policy: Policy, call: JsonObject, answers: Mapping[str, Sequence[JsonObject]]
 ) -> list[JsonObject]:
-    """What the tool was run with, where nobody can be asked and these are the hooks' answers."""
+    """Dispatch the call without a user and return the tool's arguments of each run."""
     tool = RecordingTool("T", validator=Forbids("z"))
     results: dict[str, JsonObject] = {}
     raw: dict[str, Json] = {}
-    for event, said in answers.items():
-        names = [f"{event}{at}" for at in range(len(said))]
-        for name, each in zip(names, said, strict=True):
-            results[name] = {"content": [{"type": "text", "text": json.dumps(each)}]}
+    for event, outputs in answers.items():
+        names = [f"{event}{index}" for index in range(len(outputs))]
+        for name, output in zip(names, outputs, strict=True):
+            results[name] = {"content": [{"type": "text", "text": json.dumps(output)}]}
         handlers: list[Json] = [{"type": "mcp_tool", "server": "s", "tool": name} for name in names]
         raw[event] = [{"hooks": handlers}]
     config, problems = parse_hooks([HookSource(raw, Path("settings.json"))])
@@ -91,9 +91,9 @@ async def ran_with(
         hooks = Hooks(
             config, ProcessGroup(), {}, services=HookServices(upstreams=SayingUpstream(results))
         )
-        live = Snapshot(build_registry([tool], ()), hooks, rulebook)
+        snapshot = Snapshot(build_registry([tool], ()), hooks, active_policy)
         store = ResultStore(Path(folder) / "results")
-        dispatcher = Dispatcher(Services(lambda: live, Approver(), store, journal))
+        dispatcher = Dispatcher(Services(lambda: snapshot, Approver(), store, journal))
         scope = Scope(None, limit=1)
         await dispatcher.dispatch(ToolCall("c", "u", "T", call), scope, ScriptedCaller())
         journal.close()
@@ -105,43 +105,47 @@ async def ran_with(
     rules,
     st.sampled_from(list(PermissionMode)),
     arguments,
-    st.lists(before, max_size=3),
-    st.lists(requested, max_size=2),
+    st.lists(pre_outputs, max_size=3),
+    st.lists(permission_outputs, max_size=2),
 )
-@example(  # rewritten away from what a rule denies
-    Rules(deny=["T(x:a)"]), DEFAULT, {"x": "a"}, [says_before("allow", {"x": "b"})], []
+@example(  # a hook rewrites arguments that a rule denies
+    Rules(deny=["T(x:a)"]), DEFAULT, {"x": "a"}, [build_pre_output("allow", {"x": "b"})], []
 )
-@example(  # rewritten into what a rule denies, where a person would have been asked
-    Rules(deny=["T(x:b)"]), DEFAULT, {"x": "a"}, [], [allows({"x": "b"})]
+@example(  # a hook rewrites into denied arguments when the user would be asked
+    Rules(deny=["T(x:b)"]), DEFAULT, {"x": "a"}, [], [build_allow_output({"x": "b"})]
 )
-@example(  # rewritten into what a rule asks about
-    Rules(ask=["T(x:b)"]), DEFAULT, {"x": "a"}, [], [allows({"x": "b"})]
+@example(  # a hook rewrites into arguments that need approval
+    Rules(ask=["T(x:b)"]), DEFAULT, {"x": "a"}, [], [build_allow_output({"x": "b"})]
 )
-def test_no_hook_loosens_a_rule_and_what_a_hook_rewrites_is_judged_again(
-    book: Rules,
+def test_no_hook_loosens_a_rule_and_rewritten_arguments_are_evaluated_again(
+    rule_set: Rules,
     mode: PermissionMode,
     call: JsonObject,
     pre: list[JsonObject],
-    asked: list[JsonObject],
+    permission: list[JsonObject],
 ) -> None:
-    rulebook = policy(Path("/workspace"), book, mode)
+    active_policy = policy(Path("/workspace"), rule_set, mode)
 
-    calls = anyio.run(ran_with, rulebook, call, {"PreToolUse": pre, "PermissionRequest": asked})
+    calls = anyio.run(
+        run_call, active_policy, call, {"PreToolUse": pre, "PermissionRequest": permission}
+    )
 
-    original = rulebook.evaluate(subject(call))
-    for ran in calls:
-        judged = rulebook.evaluate(subject(ran))
-        # Nobody could be asked, so what a rule denies or asks about cannot have run.
-        assert judged.by.tier not in (Tier.DENY, Tier.HARD_ASK)
+    original = active_policy.evaluate(build_subject(call))
+    for executed in calls:
+        decision = active_policy.evaluate(build_subject(executed))
+        # There is no user to ask, so a call that a rule denies or asks about cannot run.
+        assert decision.by.tier not in (Tier.DENY, Tier.HARD_ASK)
         assert not (original.effect is Effect.DENY and original.by.tier is Tier.DENY)
-    if original.effect is Effect.ALLOW and not pre and not asked:
+    if original.effect is Effect.ALLOW and not pre and not permission:
         assert calls == [call]
 
 
 @settings(deadline=None, max_examples=choose_count(quick=30, deep=600))
-@given(rules, arguments, st.lists(before, min_size=1, max_size=3))
-def test_a_hooks_deny_is_final(book: Rules, call: JsonObject, pre: list[JsonObject]) -> None:
-    denies = specific("PreToolUse", permissionDecision="deny")
-    rulebook = policy(Path("/workspace"), book, PermissionMode.BYPASS_PERMISSIONS)
+@given(rules, arguments, st.lists(pre_outputs, min_size=1, max_size=3))
+def test_nothing_overrides_the_deny_of_a_hook(
+    rule_set: Rules, call: JsonObject, pre: list[JsonObject]
+) -> None:
+    deny = specific("PreToolUse", permissionDecision="deny")
+    active_policy = policy(Path("/workspace"), rule_set, PermissionMode.BYPASS_PERMISSIONS)
 
-    assert anyio.run(ran_with, rulebook, call, {"PreToolUse": [*pre, denies]}) == []
+    assert anyio.run(run_call, active_policy, call, {"PreToolUse": [*pre, deny]}) == []

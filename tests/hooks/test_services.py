@@ -1,4 +1,4 @@
-"""What hooks may reach of the rest of the server, and who decides it."""
+"""Tests of the upstream tools, URLs and variables that hooks can use."""
 
 import json
 from pathlib import Path
@@ -21,66 +21,68 @@ from tests.support.stand_ins import Forbids, RecordingTool
 ORIGIN = Origin("settings.json", rule="s/t")
 
 
-def around(folder: Path) -> HookContext:
+def build_context(folder: Path) -> HookContext:
     return HookContext("s-1", folder / "journal", folder, "default")
 
 
-async def call(
+async def call_tool(
     folder: Path, rules: Rules, tool: RecordingTool | None = None, server: str = "s"
 ) -> JsonObject:
-    known = tool or RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("y"))
-    pool, book = build_registry([], [known]), policy(folder, rules)
-    upstreams = HookToolCaller(lambda: pool, lambda: book)
-    return await upstreams.call(server, "t", {"x": 1}, ORIGIN, around(folder))
+    registered = tool or RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("y"))
+    registry, active_policy = build_registry([], [registered]), policy(folder, rules)
+    upstreams = HookToolCaller(lambda: registry, lambda: active_policy)
+    return await upstreams.call(server, "t", {"x": 1}, ORIGIN, build_context(folder))
 
 
-async def test_a_hook_calls_its_tool_without_a_rule_that_allows_it(tmp_path: Path) -> None:
-    assert await call(tmp_path, Rules()) == {"content": [{"type": "text", "text": "done"}]}
+async def test_a_hook_calls_its_tool_without_an_allow_rule(tmp_path: Path) -> None:
+    assert await call_tool(tmp_path, Rules()) == {"content": [{"type": "text", "text": "done"}]}
 
 
 @pytest.mark.parametrize(
-    ("rules", "said"),
+    ("rules", "message"),
     [
         (Rules(deny=["mcp__s"]), "mcp__s__t is denied: "),
         (Rules(deny=["mcp__s__t(x:1)"], allow=["mcp__s"]), "mcp__s__t is denied: "),
         (Rules(ask=["mcp__s__t"]), "mcp__s__t is asked about: "),
     ],
 )
-async def test_a_deny_and_an_ask_fail_the_hook(tmp_path: Path, rules: Rules, said: str) -> None:
+async def test_a_deny_or_ask_rule_fails_the_hook(
+    tmp_path: Path, rules: Rules, message: str
+) -> None:
     tool = RecordingTool("s__t", server="s", rule="mcp__s__t")
 
-    with pytest.raises(CallRefused, match=said):
-        await call(tmp_path, rules, tool)
+    with pytest.raises(CallRefused, match=message):
+        await call_tool(tmp_path, rules, tool)
 
     assert tool.calls == []
 
 
-async def test_what_no_server_offers_is_not_called(tmp_path: Path) -> None:
+async def test_an_unknown_server_fails_the_hook(tmp_path: Path) -> None:
     with pytest.raises(CallRefused, match="the server 'other' offers no tool 't' at the moment"):
-        await call(tmp_path, Rules(), server="other")
+        await call_tool(tmp_path, Rules(), server="other")
 
 
-async def test_a_built_in_is_no_tool_of_a_server(tmp_path: Path) -> None:
+async def test_a_built_in_tool_with_an_upstream_name_is_not_called(tmp_path: Path) -> None:
     tool = RecordingTool("mcp__s__t")
     with pytest.raises(CallRefused, match="offers no tool"):
-        await call(tmp_path, Rules(), tool)
+        await call_tool(tmp_path, Rules(), tool)
 
     assert tool.calls == []
 
 
-async def test_input_that_does_not_fit_and_answers_that_are_none_fail_the_hook(
+async def test_invalid_input_and_protocol_errors_fail_the_hook(
     tmp_path: Path,
 ) -> None:
-    async def breaks(_: JsonObject, __: CallContext) -> ToolResult | ProtocolError:
+    async def return_protocol_error(_: JsonObject, __: CallContext) -> ToolResult | ProtocolError:
         return ProtocolError(-1, "no")
 
-    picky = RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("x"))
-    broken = RecordingTool("s__t", server="s", rule="mcp__s__t", body=breaks)
+    strict = RecordingTool("s__t", server="s", rule="mcp__s__t", validator=Forbids("x"))
+    broken = RecordingTool("s__t", server="s", rule="mcp__s__t", body=return_protocol_error)
 
     with pytest.raises(CallRefused, match="its input does not fit the tool: x: not allowed"):
-        await call(tmp_path, Rules(), picky)
+        await call_tool(tmp_path, Rules(), strict)
     with pytest.raises(CallRefused, match="protocol error"):
-        await call(tmp_path, Rules(), broken)
+        await call_tool(tmp_path, Rules(), broken)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ async def test_input_that_does_not_fit_and_answers_that_are_none_fail_the_hook(
         ({"a": ["${tool_input.n}"], "b": True}, {"a": [3], "b": True}),
     ],
 )
-def test_the_input_of_a_hook_is_filled_once_from_the_event(template: Json, expected: Json) -> None:
+def test_the_input_template_is_filled_once_from_the_event(template: Json, expected: Json) -> None:
     document: JsonObject = {
         "tool_input": {"path": "a ${tool_input.n} $(x)", "n": 3, "deep": {"list": [1]}}
     }
@@ -106,8 +108,8 @@ def test_the_input_of_a_hook_is_filled_once_from_the_event(template: Json, expec
     assert fill_template(template, document) == expected
 
 
-def settings(folder: Path, **files: Any) -> Settings:
-    """Each file by the kind of its layer."""
+def load_files(folder: Path, **files: Any) -> Settings:
+    """Write one file per layer kind and load them."""
     layers: list[Layer] = []
     for kind, content in files.items():
         path = folder / f"{kind}.json"
@@ -116,38 +118,38 @@ def settings(folder: Path, **files: Any) -> Settings:
     return load_settings(layers, root=folder)
 
 
-def test_lists_of_urls_are_put_together(tmp_path: Path) -> None:
-    found = settings(
+def test_url_lists_of_all_layers_are_joined(tmp_path: Path) -> None:
+    settings = load_files(
         tmp_path,
         flag={"allowedHttpHookUrls": ["https://a/*"]},
         user={"allowedHttpHookUrls": ["https://b/*"], "httpHookAllowedEnvVars": ["T"]},
     )
 
-    assert found.hooks.http_urls == ("https://a/*", "https://b/*")
-    assert found.hooks.http_variables == ("T",)
-    assert settings(tmp_path, user={}).hooks.http_urls is None
-    assert settings(tmp_path, user={"allowedHttpHookUrls": []}).hooks.http_urls == ()
+    assert settings.hooks.http_urls == ("https://a/*", "https://b/*")
+    assert settings.hooks.http_variables == ("T",)
+    assert load_files(tmp_path, user={}).hooks.http_urls is None
+    assert load_files(tmp_path, user={"allowedHttpHookUrls": []}).hooks.http_urls == ()
 
 
 @pytest.mark.parametrize(
     ("managed", "urls"), [(["https://m/*"], ("https://m/*",)), ([], ()), ("nonsense", ())]
 )
-def test_nobody_adds_to_a_managed_list(
+def test_other_layers_cannot_extend_a_managed_list(
     tmp_path: Path, managed: Json, urls: tuple[str, ...]
 ) -> None:
-    found = settings(
+    settings = load_files(
         tmp_path,
         managed={"allowedHttpHookUrls": managed},
         user={"allowedHttpHookUrls": ["*"]},
     )
 
-    assert found.hooks.http_urls == urls
+    assert settings.hooks.http_urls == urls
 
 
-def test_a_workspace_can_neither_open_nor_close_what_hooks_reach(tmp_path: Path) -> None:
-    found = settings(tmp_path, project={"allowedHttpHookUrls": ["*"]}, user={})
+def test_a_workspace_cannot_set_the_allowed_urls(tmp_path: Path) -> None:
+    settings = load_files(tmp_path, project={"allowedHttpHookUrls": ["*"]}, user={})
 
-    assert found.hooks.http_urls is None
-    assert [problem.message for problem in found.report.problems] == [
+    assert settings.hooks.http_urls is None
+    assert [problem.message for problem in settings.report.problems] == [
         "a workspace cannot set this; set it in a file of your own"
     ]

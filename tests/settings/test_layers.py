@@ -1,4 +1,4 @@
-"""Which files are read for a workspace, and which of them decides."""
+"""Tests of the settings files that apply to a workspace and their precedence."""
 
 import json
 import os
@@ -26,11 +26,11 @@ from mcp_dispatch.settings.models import PermissionMode
 from mcp_dispatch.settings.read_file import LastGoodFiles
 from mcp_dispatch.settings.settings import FileState, Settings, SettingsReader, load_settings
 
-EVERYTHING = frozenset({"hooks", "env", "mcpServers"})
+SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 
 
-class Machine:
-    """A config directory, a managed directory, a workspace and Claude Code's own directory."""
+class SettingsFixture:
+    """A workspace with config, managed and Claude Code directories."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "workspace"
@@ -48,31 +48,31 @@ class Machine:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def managed(self, name: str, content: Mapping[str, Any] | str) -> Path:
+    def write_managed(self, name: str, content: Mapping[str, Any] | str) -> Path:
         return self.write(self.sources.managed_dir / name, content)
 
-    def user(self, content: Mapping[str, Any] | str) -> Path:
+    def write_user(self, content: Mapping[str, Any] | str) -> Path:
         return self.write(self.sources.config_dir / "settings.json", content)
 
-    def own(self, content: Mapping[str, Any] | str) -> Path:
+    def write_own(self, content: Mapping[str, Any] | str) -> Path:
         return self.write(locate_own_file(self.sources.config_dir, self.root), content)
 
     def read(self) -> Settings:
-        return SettingsReader(self.sources, supported=EVERYTHING).read(self.root)
+        return SettingsReader(self.sources, supported=SUPPORTED).read(self.root)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def fixture(tmp_path: Path) -> SettingsFixture:
+    return SettingsFixture(tmp_path)
 
 
-def test_the_layers_stand_in_their_order_and_claude_codes_stand_below_ours(machine: Machine):
-    machine.managed("settings.json", {})
-    machine.managed("settings.d/10.json", {})
-    folder, root, config = machine.root.parent, machine.root, machine.sources.config_dir
+def test_layers_are_sorted_and_claude_code_layers_come_last(fixture: SettingsFixture):
+    fixture.write_managed("settings.json", {})
+    fixture.write_managed("settings.d/10.json", {})
+    folder, root, config = fixture.root.parent, fixture.root, fixture.sources.config_dir
 
     found = [
-        (layer.kind.value, layer.path) for layer in sort_layers(list_layers(machine.sources, root))
+        (layer.kind.value, layer.path) for layer in sort_layers(list_layers(fixture.sources, root))
     ]
 
     assert found == [
@@ -92,57 +92,61 @@ def test_the_layers_stand_in_their_order_and_claude_codes_stand_below_ours(machi
     ]
 
 
-def test_claude_codes_files_are_left_alone_unless_they_are_asked_for(tmp_path: Path):
+def test_claude_code_files_are_read_only_on_request(tmp_path: Path):
     environ = {"MCP_DISPATCH_CONFIG_DIR": str(tmp_path / "c"), "CLAUDE_CONFIG_DIR": str(tmp_path)}
 
-    without = build_sources(environ)
-    asked = build_sources(environ, include_claude=True)
+    without_claude = build_sources(environ)
+    with_claude = build_sources(environ, include_claude=True)
 
-    assert without == SettingsSources(tmp_path / "c")
-    assert asked == SettingsSources(
+    assert without_claude == SettingsSources(tmp_path / "c")
+    assert with_claude == SettingsSources(
         tmp_path / "c", claude_dir=tmp_path, claude_state_file=tmp_path / ".claude.json"
     )
     assert find_claude_state_file({}) == Path.home() / ".claude.json"
-    assert not any("claude" in layer.kind.value for layer in list_layers(without, tmp_path))
+    assert not any("claude" in layer.kind.value for layer in list_layers(without_claude, tmp_path))
 
 
-def test_servers_that_claude_code_keeps_for_a_person_and_a_place_need_no_trust(machine: Machine):
-    notes: dict[str, Any] = {
+def test_servers_in_the_claude_code_state_file_need_no_trust(fixture: SettingsFixture):
+    state: dict[str, Any] = {
         "mcpServers": {"mine": {"command": "user"}, "shared": {"command": "user"}},
         "projects": {
-            str(machine.root): {"mcpServers": {"shared": {"command": "local"}}, "allowedTools": []},
-            str(machine.root.parent): {"mcpServers": {"elsewhere": {"command": "other"}}},
+            str(fixture.root): {"mcpServers": {"shared": {"command": "local"}}, "allowedTools": []},
+            str(fixture.root.parent): {"mcpServers": {"elsewhere": {"command": "other"}}},
         },
         "history": ["x" * 3_000_000],
         "permissions": {"allow": ["Bash"]},
         "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "x"}]}]},
     }
-    machine.write(machine.root.parent / ".claude.json", notes)
-    machine.write(machine.root / ".mcp.json", {"mcpServers": {"shared": {"command": "project"}}})
+    fixture.write(fixture.root.parent / ".claude.json", state)
+    fixture.write(fixture.root / ".mcp.json", {"mcpServers": {"shared": {"command": "project"}}})
 
-    settings = machine.read()
+    settings = fixture.read()
 
-    assert [(kept.layer.value, kept.value) for kept in settings.servers.sections if kept.value] == [
+    assert [
+        (section.layer.value, section.value)
+        for section in settings.servers.sections
+        if section.value
+    ] == [
         ("claude-own", {"shared": {"command": "local"}}),
         ("claude-user", {"mine": {"command": "user"}, "shared": {"command": "user"}}),
     ]
     assert (settings.rules.texts, settings.hooks.sections) == ((), ())
-    assert machine.root.parent / ".claude.json" in settings.report.files
+    assert fixture.root.parent / ".claude.json" in settings.report.files
 
 
 @pytest.mark.parametrize("projects", [[], {"x": 1}, "text"])
-def test_notes_of_claude_code_that_are_not_as_expected_name_no_server_of_the_place(
-    projects: Any, machine: Machine
+def test_an_invalid_claude_code_state_file_adds_no_servers_and_no_problems(
+    projects: Any, fixture: SettingsFixture
 ):
-    machine.write(machine.root.parent / ".claude.json", {"projects": projects})
+    fixture.write(fixture.root.parent / ".claude.json", {"projects": projects})
 
-    settings = machine.read()
+    settings = fixture.read()
 
-    assert [kept for kept in settings.servers.sections if kept.value] == []
+    assert [section for section in settings.servers.sections if section.value] == []
     assert settings.report.problems == ()
 
 
-def test_in_the_directory_that_holds_claude_codes_own_files_they_stand_once_as_the_users(
+def test_claude_code_files_in_the_workspace_are_user_layers_if_it_contains_the_claude_directory(
     tmp_path: Path,
 ):
     sources = SettingsSources(tmp_path / "config", claude_dir=tmp_path / ".claude")
@@ -153,17 +157,21 @@ def test_in_the_directory_that_holds_claude_codes_own_files_they_stand_once_as_t
     assert not kinds & {LayerKind.CLAUDE_PROJECT, LayerKind.CLAUDE_LOCAL}
 
 
-def test_managed_files_are_taken_by_name_and_hidden_or_other_files_are_not(machine: Machine):
-    machine.managed("settings.json", {"permissions": {"defaultMode": "plan", "deny": ["Bash(a)"]}})
-    machine.managed("settings.d/20-b.json", {"permissions": {"deny": ["Bash(c)"]}})
-    machine.managed(
+def test_managed_files_apply_in_name_order_and_hidden_or_other_files_are_ignored(
+    fixture: SettingsFixture,
+):
+    fixture.write_managed(
+        "settings.json", {"permissions": {"defaultMode": "plan", "deny": ["Bash(a)"]}}
+    )
+    fixture.write_managed("settings.d/20-b.json", {"permissions": {"deny": ["Bash(c)"]}})
+    fixture.write_managed(
         "settings.d/10-a.json", {"permissions": {"defaultMode": "dontAsk", "deny": ["Bash(b)"]}}
     )
-    machine.managed("settings.d/.hidden.json", "{")
-    machine.managed("settings.d/notes.txt", "{")
-    machine.user({"permissions": {"defaultMode": "acceptEdits", "deny": ["Bash(d)"]}})
+    fixture.write_managed("settings.d/.hidden.json", "{")
+    fixture.write_managed("settings.d/notes.txt", "{")
+    fixture.write_user({"permissions": {"defaultMode": "acceptEdits", "deny": ["Bash(d)"]}})
 
-    settings = machine.read()
+    settings = fixture.read()
 
     assert settings.permissions.mode is PermissionMode.DONT_ASK
     assert [rule.text for rule in settings.rules.texts] == [
@@ -176,11 +184,13 @@ def test_managed_files_are_taken_by_name_and_hidden_or_other_files_are_not(machi
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.d/50.json"])
-def test_a_broken_managed_file_stops_the_start_with_one_line(machine: Machine, name: str):
-    file = machine.managed(name, "{")
+def test_an_invalid_managed_file_raises_a_one_line_config_error(
+    fixture: SettingsFixture, name: str
+):
+    file = fixture.write_managed(name, "{")
 
     with pytest.raises(ConfigError) as raised:
-        machine.read()
+        fixture.read()
 
     assert str(raised.value) == (
         f"{file}: not JSON: Expecting property name enclosed in double quotes at line 1, column 2"
@@ -188,71 +198,73 @@ def test_a_broken_managed_file_stops_the_start_with_one_line(machine: Machine, n
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.d/50.json"])
-def test_a_managed_link_that_leads_nowhere_stops_the_start(machine: Machine, name: str):
-    file = machine.managed(name, "")
+def test_a_broken_managed_symlink_raises_a_config_error(fixture: SettingsFixture, name: str):
+    file = fixture.write_managed(name, "")
     file.unlink()
-    file.symlink_to(machine.root / "gone.json")
+    file.symlink_to(fixture.root / "gone.json")
 
     with pytest.raises(ConfigError) as raised:
-        machine.read()
+        fixture.read()
 
     assert str(raised.value) == f"{file}: no such file"
 
 
-def test_the_users_file_for_one_workspace_counts_there_and_nowhere_else(
-    machine: Machine, tmp_path: Path
+def test_the_own_file_of_a_workspace_applies_only_to_that_workspace(
+    fixture: SettingsFixture, tmp_path: Path
 ):
     content = {"permissions": {"allow": ["Edit(/a)"], "defaultMode": "acceptEdits"}}
-    machine.own(content)
+    fixture.write_own(content)
     other = tmp_path / "other"
     other.mkdir()
 
-    here = machine.read()
-    there = SettingsReader(machine.sources).read(other)
+    here = fixture.read()
+    there = SettingsReader(fixture.sources).read(other)
 
     assert here.permissions.mode is PermissionMode.ACCEPT_EDITS
     assert [(rule.text, rule.layer, rule.anchor) for rule in here.rules.texts] == [
-        ("Edit(/a)", LayerKind.OWN, machine.root)
+        ("Edit(/a)", LayerKind.OWN, fixture.root)
     ]
     assert there.rules.texts == ()
 
 
-def test_of_a_file_for_servers_nothing_but_its_servers_is_read(machine: Machine):
+def test_only_the_servers_of_an_mcp_json_file_are_read(fixture: SettingsFixture):
     servers = {"db": {"command": "db-server"}}
     content = {"mcpServers": servers, "permissions": {"allow": ["Bash"]}, "env": {"A": "b"}}
-    machine.write(machine.sources.config_dir / "mcp.json", content)
+    fixture.write(fixture.sources.config_dir / "mcp.json", content)
 
-    settings = machine.read()
+    settings = fixture.read()
 
-    assert [kept.value for kept in settings.servers.sections] == [servers]
+    assert [section.value for section in settings.servers.sections] == [servers]
     assert (settings.rules.texts, settings.processes.env) == ((), ())
 
 
-def test_every_file_that_could_count_is_known_whether_it_is_there_or_not(machine: Machine):
-    settings = machine.read()
+def test_the_report_lists_every_possible_file_even_if_it_is_absent(fixture: SettingsFixture):
+    settings = fixture.read()
 
     assert set(settings.report.files) == {
-        layer.path for layer in list_layers(machine.sources, machine.root)
+        layer.path for layer in list_layers(fixture.sources, fixture.root)
     }
     assert {source.state for source in settings.report.layer_statuses} == {FileState.ABSENT}
 
 
-def test_the_scripts_that_hooks_name_are_known_also_of_hooks_that_are_off(machine: Machine):
-    def hook(**keys: object) -> Mapping[str, Any]:
+def test_hook_scripts_are_listed_even_for_hooks_without_effect(fixture: SettingsFixture):
+    def build_hook(**keys: object) -> Mapping[str, Any]:
         return {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", **keys}]}]}}
 
-    machine.write(machine.root / "plain.sh", "")
-    machine.user(
-        hook(command='"$CLAUDE_PROJECT_DIR"/.hooks/a.sh --config=etc/b.toml && sh plain.sh')
+    fixture.write(fixture.root / "plain.sh", "")
+    fixture.write_user(
+        build_hook(command='"$CLAUDE_PROJECT_DIR"/.hooks/a.sh --config=etc/b.toml && sh plain.sh')
     )
-    machine.own(hook(command="/usr/bin/python3", args=["${CLAUDE_PROJECT_DIR}/c.py", "-x"]))
-    machine.write(
-        machine.root / ".mcp-dispatch/settings.json", hook(command="/opt/guard/d 'unclosed")
+    fixture.write_own(
+        build_hook(command="/usr/bin/python3", args=["${CLAUDE_PROJECT_DIR}/c.py", "-x"])
+    )
+    fixture.write(
+        fixture.root / ".mcp-dispatch/settings.json", build_hook(command="/opt/guard/d 'unclosed")
     )
 
-    settings = machine.read()
+    settings = fixture.read()
 
-    root = machine.root
+    root = fixture.root
     assert set(settings.hooks.scripts) == {
         *(root / ".hooks/a.sh", root / "etc/b.toml", root / "plain.sh", root / "c.py"),
         Path("/opt/guard/d"),
@@ -260,16 +272,16 @@ def test_the_scripts_that_hooks_name_are_known_also_of_hooks_that_are_off(machin
     assert len(settings.hooks.sections) == 2
 
 
-def test_of_variables_the_highest_file_decides_one_by_one(machine: Machine):
-    machine.user({"env": {"A": "user", "B": "user"}})
-    machine.own({"env": {"B": "own", "C": "own"}})
-    machine.managed("settings.json", {"env": {"C": "managed"}})
+def test_each_variable_comes_from_the_highest_layer_that_sets_it(fixture: SettingsFixture):
+    fixture.write_user({"env": {"A": "user", "B": "user"}})
+    fixture.write_own({"env": {"B": "own", "C": "own"}})
+    fixture.write_managed("settings.json", {"env": {"C": "managed"}})
 
-    assert machine.read().processes.environment == {"A": "user", "B": "own", "C": "managed"}
+    assert fixture.read().processes.environment == {"A": "user", "B": "own", "C": "managed"}
 
 
-def test_variables_that_no_child_can_have_are_skipped_without_their_values(machine: Machine):
-    file = machine.user(
+def test_invalid_variables_are_skipped_and_their_values_are_not_reported(fixture: SettingsFixture):
+    file = fixture.write_user(
         {
             "env": {
                 "MCP_DISPATCH_CONFIG_DIR": "/x",
@@ -281,7 +293,7 @@ def test_variables_that_no_child_can_have_are_skipped_without_their_values(machi
         }
     )
 
-    settings = machine.read()
+    settings = fixture.read()
 
     assert settings.processes.environment == {"OK": "1"}
     assert [str(problem) for problem in settings.report.problems] == [
@@ -293,12 +305,16 @@ def test_variables_that_no_child_can_have_are_skipped_without_their_values(machi
     ]
 
 
-def test_directories_that_are_added_start_at_the_workspace_and_must_be_names(machine: Machine):
-    machine.user({"permissions": {"additionalDirectories": ["../lib", "/abs", "a\0b", "", "~/x"]}})
+def test_additional_directories_are_relative_to_the_workspace_and_invalid_names_are_skipped(
+    fixture: SettingsFixture,
+):
+    fixture.write_user(
+        {"permissions": {"additionalDirectories": ["../lib", "/abs", "a\0b", "", "~/x"]}}
+    )
 
-    settings = machine.read()
+    settings = fixture.read()
 
-    root = machine.root
+    root = fixture.root
     assert settings.permissions.additional_directories == (
         root / "../lib",
         Path("/abs"),
@@ -310,14 +326,14 @@ def test_directories_that_are_added_start_at_the_workspace_and_must_be_names(mac
     ]
 
 
-def test_any_file_can_take_the_bypass_mode_away(machine: Machine):
-    machine.user({"permissions": {"defaultMode": "bypassPermissions"}})
-    machine.write(
-        machine.root / ".mcp-dispatch/settings.json",
+def test_any_file_can_disable_the_bypass_mode(fixture: SettingsFixture):
+    fixture.write_user({"permissions": {"defaultMode": "bypassPermissions"}})
+    fixture.write(
+        fixture.root / ".mcp-dispatch/settings.json",
         {"permissions": {"disableBypassPermissionsMode": "disable"}},
     )
 
-    settings = machine.read()
+    settings = fixture.read()
 
     assert settings.permissions.mode is PermissionMode.DEFAULT
     assert (
@@ -327,35 +343,37 @@ def test_any_file_can_take_the_bypass_mode_away(machine: Machine):
     assert settings.permissions.resolve_mode(PermissionMode.PLAN) is PermissionMode.PLAN
 
 
-def test_hooks_are_switched_off_by_the_highest_file_and_managed_ones_only_by_a_managed_file(
-    machine: Machine,
+def test_the_highest_file_disables_hooks_and_only_a_managed_file_disables_managed_hooks(
+    fixture: SettingsFixture,
 ):
     hooks: dict[str, Any] = {"hooks": {"PreToolUse": [{"hooks": []}]}}
-    machine.user({**hooks, "disableAllHooks": False})
-    machine.own({**hooks, "disableAllHooks": True})
-    managed = machine.managed("settings.json", hooks)
+    fixture.write_user({**hooks, "disableAllHooks": False})
+    fixture.write_own({**hooks, "disableAllHooks": True})
+    managed = fixture.write_managed("settings.json", hooks)
 
-    by_user = [kept.file for kept in machine.read().hooks.sections]
-    machine.managed("settings.json", {**hooks, "disableAllHooks": True})
-    by_manager = machine.read().hooks.sections
+    by_user = [section.file for section in fixture.read().hooks.sections]
+    fixture.write_managed("settings.json", {**hooks, "disableAllHooks": True})
+    by_managed_file = fixture.read().hooks.sections
 
     assert by_user == [managed]
-    assert by_manager == ()
+    assert by_managed_file == ()
 
 
 @pytest.mark.parametrize("value", [True, "yes"])
-def test_a_managed_file_can_keep_hooks_and_allow_rules_to_itself(machine: Machine, value: object):
+def test_a_managed_file_can_exclude_hooks_and_allow_rules_of_other_files(
+    fixture: SettingsFixture, value: object
+):
     content: dict[str, Any] = {
         "hooks": {"Stop": [{}]},
         "permissions": {"allow": ["Read"], "deny": ["Bash(x)"]},
     }
-    machine.user(content)
+    fixture.write_user(content)
     keys = {"allowManagedHooksOnly": value, "allowManagedPermissionRulesOnly": value}
-    managed = machine.managed("settings.json", {**content, **keys})
+    managed = fixture.write_managed("settings.json", {**content, **keys})
 
-    settings = machine.read()
+    settings = fixture.read()
 
-    assert [kept.file for kept in settings.hooks.sections] == [managed]
+    assert [section.file for section in settings.hooks.sections] == [managed]
     assert [(rule.text, rule.layer.value) for rule in settings.rules.texts] == [
         ("Read", "managed"),
         ("Bash(x)", "managed"),
@@ -363,10 +381,10 @@ def test_a_managed_file_can_keep_hooks_and_allow_rules_to_itself(machine: Machin
     ]
 
 
-def test_what_only_a_managed_file_can_say_has_no_effect_elsewhere(machine: Machine):
-    file = machine.user({"allowManagedHooksOnly": True, "hooks": {"Stop": [{}]}})
+def test_a_managed_only_setting_has_no_effect_in_a_user_file(fixture: SettingsFixture):
+    file = fixture.write_user({"allowManagedHooksOnly": True, "hooks": {"Stop": [{}]}})
 
-    settings = machine.read()
+    settings = fixture.read()
 
     assert len(settings.hooks.sections) == 1
     assert [str(problem) for problem in settings.report.problems] == [
@@ -374,13 +392,13 @@ def test_what_only_a_managed_file_can_say_has_no_effect_elsewhere(machine: Machi
     ]
 
 
-def test_examples_of_rules_are_collected_from_all_files(machine: Machine):
-    def example(command: str) -> Mapping[str, Any]:
+def test_rule_tests_are_collected_from_all_files(fixture: SettingsFixture):
+    def build_rule_test(command: str) -> Mapping[str, Any]:
         return {"dispatch": {"ruleTests": [{"call": f"Bash({command})", "expect": "deny"}]}}
 
-    low, high = machine.user(example("a")), machine.own(example("b"))
+    low, high = fixture.write_user(build_rule_test("a")), fixture.write_own(build_rule_test("b"))
 
-    settings = machine.read()
+    settings = fixture.read()
 
     assert [(test.call, test.file) for test in settings.rules.tests] == [
         ("Bash(b)", high),
@@ -390,13 +408,13 @@ def test_examples_of_rules_are_collected_from_all_files(machine: Machine):
 
 
 @pytest.mark.parametrize("kind", [LayerKind.FLAG, LayerKind.MANAGED, LayerKind.USER])
-def test_a_file_that_breaks_while_the_server_runs_holds_as_it_was(tmp_path: Path, kind: LayerKind):
-    file, shelf = tmp_path / "settings.json", LastGoodFiles()
+def test_a_file_that_becomes_invalid_keeps_its_last_valid_content(tmp_path: Path, kind: LayerKind):
+    file, last_good = tmp_path / "settings.json", LastGoodFiles()
     file.write_text('{"permissions": {"deny": ["Bash(rm:*)"]}}', encoding="utf-8")
-    good = load_settings([Layer(kind, file)], last_good=shelf)
+    good = load_settings([Layer(kind, file)], last_good=last_good)
     file.write_text('{"permissions": {"deny": ["Bash', encoding="utf-8")
 
-    broken = load_settings([Layer(kind, file)], last_good=shelf)
+    broken = load_settings([Layer(kind, file)], last_good=last_good)
 
     assert broken.rules.texts == good.rules.texts
     assert broken.report.layer_statuses[0].state is FileState.KEPT
@@ -405,16 +423,16 @@ def test_a_file_that_breaks_while_the_server_runs_holds_as_it_was(tmp_path: Path
     assert problem.message.endswith("; what it said before stays in force")
 
 
-def test_a_file_that_is_taken_away_takes_its_rules_along_unless_a_flag_named_it(tmp_path: Path):
-    shelf = LastGoodFiles()
+def test_the_rules_of_a_deleted_file_are_dropped_unless_a_flag_names_the_file(tmp_path: Path):
+    last_good = LastGoodFiles()
     layers = [Layer(kind, tmp_path / kind.value) for kind in (LayerKind.FLAG, LayerKind.USER)]
     for layer in layers:
         layer.path.write_text('{"permissions": {"deny": ["Bash"]}}', encoding="utf-8")
-    load_settings(layers, last_good=shelf)
+    load_settings(layers, last_good=last_good)
     for layer in layers:
         layer.path.unlink()
 
-    settings = load_settings(layers, last_good=shelf)
+    settings = load_settings(layers, last_good=last_good)
 
     assert [rule.layer for rule in settings.rules.texts] == [LayerKind.FLAG]
     assert [source.state for source in settings.report.layer_statuses] == [
@@ -425,22 +443,22 @@ def test_a_file_that_is_taken_away_takes_its_rules_along_unless_a_flag_named_it(
 
 @pytest.fixture
 def git(tmp_path: Path) -> Path:
-    """A repository with one commit and a worktree beside it."""
+    """Create a repository with one commit and a worktree next to it."""
     if shutil.which("git") is None:
-        pytest.skip("no git on this machine")
+        pytest.skip("git is not installed")
     main = tmp_path / "main"
-    plain = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (
         ["init", "-q", str(main)],
-        ["-C", str(main), *name, "commit", "-q", "--allow-empty", "-m", "first"],
+        ["-C", str(main), *identity, "commit", "-q", "--allow-empty", "-m", "first"],
         ["-C", str(main), "worktree", "add", "-q", str(tmp_path / "tree")],
     ):
-        subprocess.run(["git", *command], check=True, env=plain, capture_output=True, timeout=30)
+        subprocess.run(["git", *command], check=True, env=environ, capture_output=True, timeout=30)
     return main
 
 
-def test_a_repository_is_found_from_below_and_from_its_worktrees(git: Path):
+def test_the_repository_root_is_found_from_subfolders_and_worktrees(git: Path):
     inside, tree = git / "a" / "b", git.parent / "tree"
     inside.mkdir(parents=True)
 
@@ -449,13 +467,13 @@ def test_a_repository_is_found_from_below_and_from_its_worktrees(git: Path):
     assert find_repository_root(git.parent) is None
 
 
-def test_claude_codes_local_file_is_read_at_the_repositorys_root_and_where_it_used_to_be(
+def test_the_local_claude_code_file_is_read_in_the_repository_root_and_in_the_worktree(
     git: Path,
 ):
     tree = git.parent / "tree"
     sources = SettingsSources(git.parent / "config", claude_dir=git.parent / "claude")
 
-    layers = [each for each in list_layers(sources, tree) if each.kind is LayerKind.CLAUDE_LOCAL]
+    layers = [layer for layer in list_layers(sources, tree) if layer.kind is LayerKind.CLAUDE_LOCAL]
 
     assert [(layer.path, layer.rule_anchor) for layer in sort_layers(layers)] == [
         (git / ".claude/settings.local.json", git),
@@ -463,7 +481,7 @@ def test_claude_codes_local_file_is_read_at_the_repositorys_root_and_where_it_us
     ]
 
 
-def test_cve_2026_40068_a_folder_that_claims_to_be_a_worktree_of_another_is_not_believed(
+def test_cve_2026_40068_a_folder_with_a_forged_worktree_link_is_its_own_repository(
     git: Path,
 ):
     forged = git.parent / "forged"
@@ -480,7 +498,7 @@ def test_cve_2026_40068_a_folder_that_claims_to_be_a_worktree_of_another_is_not_
     assert find_repository_root(stolen) == stolen
 
 
-def test_a_git_file_that_is_a_pipe_or_no_text_holds_nobody_up(tmp_path: Path):
+def test_a_git_file_that_is_a_pipe_or_not_text_does_not_block(tmp_path: Path):
     private = tmp_path / "private"
     private.mkdir()
     (tmp_path / ".git").write_text(f"gitdir: {private}\n", encoding="utf-8")

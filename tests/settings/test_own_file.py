@@ -1,4 +1,4 @@
-"""The file that "always allow" writes: whole at every moment, private, and nothing lost in it."""
+"""Tests of the file in which "always allow" stores its rules."""
 
 import json
 import stat
@@ -19,7 +19,7 @@ from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
 from mcp_dispatch.settings.stale_approvals import find_stale_rules, remove_rules
 
 
-def test_the_first_rule_makes_a_private_file(tmp_path: Path) -> None:
+def test_the_first_rule_creates_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "config" / "workspaces" / "1.json"
 
     add_allow_rules(path, ["Bash(npm test:*)"], {})
@@ -31,7 +31,7 @@ def test_the_first_rule_makes_a_private_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_what_is_there_stays_and_no_rule_is_written_twice(tmp_path: Path) -> None:
+def test_existing_content_is_kept_and_no_rule_is_written_twice(tmp_path: Path) -> None:
     path = tmp_path / "1.json"
     before: dict[str, Any] = {
         "$comment": "mine",
@@ -56,7 +56,7 @@ def test_what_is_there_stays_and_no_rule_is_written_twice(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         ("{", "not JSON"),
         ('{"permissions": []}', "expected an object"),
@@ -65,19 +65,17 @@ def test_what_is_there_stays_and_no_rule_is_written_twice(tmp_path: Path) -> Non
         ('{"approvedDefinitions": 1}', "expected an object"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_left_as_it_is(
-    tmp_path: Path, content: str, why: str
-) -> None:
+def test_an_invalid_file_is_not_changed(tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "1.json"
     path.write_text(content, encoding="utf-8")
 
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=reason):
         add_allow_rules(path, ["T"], {"T": "digest"})
 
     assert path.read_text(encoding="utf-8") == content
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_rules(tmp_path: Path) -> None:
     path = tmp_path / "workspaces" / "1.json"
     script = (
         "import sys; from pathlib import Path; from mcp_dispatch.settings.own_file import *\n"
@@ -93,7 +91,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert sorted(rules) == sorted(f"Bash({name}{n})" for name in "ab" for n in range(20))
 
 
-def test_a_lock_that_is_never_let_go_is_waited_for_only_so_long(tmp_path: Path) -> None:
+def test_waiting_for_a_held_lock_times_out(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
 
     with (
@@ -104,26 +102,28 @@ def test_a_lock_that_is_never_let_go_is_waited_for_only_so_long(tmp_path: Path) 
         pass
 
 
-def test_a_rule_counts_no_more_once_its_tool_is_another(tmp_path: Path) -> None:
+def test_a_rule_is_stale_once_the_definition_of_its_tool_changes(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
-    then: JsonObject = {"name": "a", "description": "reads"}
-    now: JsonObject = {"name": "a", "description": "deletes"}
-    digest = hash_definition(then)
+    approved: JsonObject = {"name": "a", "description": "reads"}
+    current: JsonObject = {"name": "a", "description": "deletes"}
+    digest = hash_definition(approved)
     add_allow_rules(path, ["mcp__git__log", "Bash(ls:*)"], {"mcp__git__log": digest})
     settings = load_settings([Layer(LayerKind.OWN, path)])
 
-    same = find_stale_rules(settings, {"mcp__git__log": then}.get)
+    same = find_stale_rules(settings, {"mcp__git__log": approved}.get)
     unknown = find_stale_rules(settings, lambda _: None)
-    changed = find_stale_rules(settings, {"mcp__git__log": now}.get)
+    changed = find_stale_rules(settings, {"mcp__git__log": current}.get)
 
     assert (same, unknown) == ((), ())
     assert [rule.text for rule in changed] == ["mcp__git__log"]
-    left = remove_rules(settings, changed)
-    assert [rule.text for rule in left.rules.texts if rule.effect is Effect.ALLOW] == ["Bash(ls:*)"]
-    assert "has changed since you allowed it" in str(left.report.problems[-1])
+    remaining = remove_rules(settings, changed)
+    assert [rule.text for rule in remaining.rules.texts if rule.effect is Effect.ALLOW] == [
+        "Bash(ls:*)"
+    ]
+    assert "has changed since you allowed it" in str(remaining.report.problems[-1])
 
 
-def test_only_the_users_own_file_says_what_was_approved(tmp_path: Path) -> None:
+def test_approved_definitions_are_read_only_from_the_own_file(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     add_allow_rules(path, ["mcp__git__log"], {"mcp__git__log": "old"})
 
@@ -133,6 +133,6 @@ def test_only_the_users_own_file_says_what_was_approved(tmp_path: Path) -> None:
     assert find_stale_rules(settings, lambda _: {"name": "x"}) == ()
 
 
-def test_a_new_name_in_the_list_is_no_new_definition() -> None:
+def test_the_definition_hash_ignores_the_name() -> None:
     assert hash_definition({"name": "a", "x": 1}) == hash_definition({"name": "b", "x": 1})
     assert hash_definition({"name": "a", "x": 1}) != hash_definition({"name": "a", "x": True})

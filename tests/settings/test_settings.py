@@ -1,4 +1,4 @@
-"""Settings files: layers, lines, and what becomes of entries that are wrong."""
+"""Tests of how settings files are loaded, merged and checked."""
 
 import json
 import os
@@ -39,11 +39,11 @@ from tests.support.paths import ROOT
 CONFIGS = ROOT / "configs"
 
 
-def naming(style: str, length: int) -> NamingSettings:
+def build_naming(style: str, length: int) -> NamingSettings:
     return NamingSettings.model_validate({"style": style, "maxLength": length})
 
 
-def write(path: Path, content: object) -> Path:
+def write_file(path: Path, content: object) -> Path:
     text = content if isinstance(content, str) else json.dumps(content)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -51,22 +51,22 @@ def write(path: Path, content: object) -> Path:
 
 
 def load_user(path: Path, content: object) -> Settings:
-    return load_settings([Layer(LayerKind.USER, write(path / "settings.json", content))])
+    return load_settings([Layer(LayerKind.USER, write_file(path / "settings.json", content))])
 
 
-def problem_texts(settings: Settings, folder: Path) -> list[str]:
+def list_problems(settings: Settings, folder: Path) -> list[str]:
     return [str(problem).removeprefix(f"{folder}/") for problem in settings.report.problems]
 
 
-def test_without_files_everything_has_its_default():
+def test_settings_without_files_are_the_defaults():
     assert load_settings([]) == Settings()
     assert DispatchSettings().concurrency.max == 10
     assert DispatchSettings().approvals.timeout_seconds == 50
-    assert DispatchSettings().naming == naming("server", 45)
+    assert DispatchSettings().naming == build_naming("server", 45)
     assert DispatchSettings().tools is None
 
 
-def test_a_missing_user_file_is_no_problem_and_still_one_of_the_files(tmp_path: Path):
+def test_a_missing_user_file_is_listed_and_is_not_a_problem(tmp_path: Path):
     layer = Layer(LayerKind.USER, tmp_path / "settings.json")
 
     assert load_settings([layer]) == Settings(
@@ -76,7 +76,7 @@ def test_a_missing_user_file_is_no_problem_and_still_one_of_the_files(tmp_path: 
     )
 
 
-def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path: Path):
+def test_every_rule_has_its_file_and_line_even_if_its_text_is_repeated(tmp_path: Path):
     text = """{
   "note": ["Bash(rm:*)"],
   "permissions": {
@@ -90,21 +90,21 @@ def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path
   }
 }
 """
-    file = write(tmp_path / "settings.json", text)
+    file = write_file(tmp_path / "settings.json", text)
 
     settings = load_settings([Layer(LayerKind.FLAG, file)])
 
-    def rule(effect: Effect, text: str, line: int) -> RuleText:
+    def build_rule(effect: Effect, text: str, line: int) -> RuleText:
         return RuleText(effect, text, file, line, LayerKind.FLAG, tmp_path)
 
     assert settings == Settings(
         rules=RuleSettings(
             texts=(
-                rule(Effect.ALLOW, "Read", 4),
-                rule(Effect.ALLOW, "Bash(rm:*)", 4),
-                rule(Effect.ALLOW, 'Edit(a"]b)', 5),
-                rule(Effect.DENY, "Bash(rm:*)", 7),
-                rule(Effect.DENY, "Bash(rm:*)", 9),
+                build_rule(Effect.ALLOW, "Read", 4),
+                build_rule(Effect.ALLOW, "Bash(rm:*)", 4),
+                build_rule(Effect.ALLOW, 'Edit(a"]b)', 5),
+                build_rule(Effect.DENY, "Bash(rm:*)", 7),
+                build_rule(Effect.DENY, "Bash(rm:*)", 9),
             )
         ),
         report=SettingsReport(
@@ -114,8 +114,8 @@ def test_every_rule_knows_its_file_and_line_also_where_two_are_the_same(tmp_path
     )
 
 
-def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest(tmp_path: Path):
-    user = write(
+def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest_layer(tmp_path: Path):
+    user = write_file(
         tmp_path / "user" / "settings.json",
         {
             "permissions": {
@@ -127,7 +127,7 @@ def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest(tmp_pa
             "dispatch": {"concurrency": {"max": 3}, "naming": "bare"},
         },
     )
-    flag = write(
+    flag = write_file(
         tmp_path / "flag.json",
         {
             "permissions": {
@@ -153,26 +153,28 @@ def test_lists_of_all_layers_are_joined_and_scalars_come_from_the_highest(tmp_pa
     assert settings.report.files == (flag, user)
 
 
-def test_a_setting_that_only_tightens_holds_when_any_layer_asks_for_it(tmp_path: Path):
-    def layer(kind: LayerKind, on: bool) -> Layer:
+def test_a_restricting_setting_applies_if_any_layer_enables_it(tmp_path: Path):
+    def write_layer(kind: LayerKind, enabled: bool) -> Layer:
         keys = (
             "blockReadsOutsideWorkingDirectories",
             "blockWritesOutsideWorkingDirectories",
             "denyInsteadOfPrompting",
         )
-        content = {"permissions": dict.fromkeys(keys, on)}
-        return Layer(kind, write(tmp_path / f"{kind.value}.json", content))
+        content = {"permissions": dict.fromkeys(keys, enabled)}
+        return Layer(kind, write_file(tmp_path / f"{kind.value}.json", content))
 
-    settings = load_settings([layer(LayerKind.FLAG, False), layer(LayerKind.USER, True)])
+    settings = load_settings(
+        [write_layer(LayerKind.FLAG, False), write_layer(LayerKind.USER, True)]
+    )
 
     assert settings.permissions.block_reads_outside
     assert settings.permissions.block_writes_outside
     assert settings.permissions.deny_instead_of_prompting
 
 
-def test_of_two_files_named_by_flags_the_later_one_decides(tmp_path: Path):
+def test_the_later_of_two_flag_files_wins(tmp_path: Path):
     files = [
-        write(tmp_path / f"{mode}.json", {"permissions": {"defaultMode": mode}})
+        write_file(tmp_path / f"{mode}.json", {"permissions": {"defaultMode": mode}})
         for mode in ("plan", "dontAsk")
     ]
 
@@ -187,7 +189,7 @@ def test_of_two_files_named_by_flags_the_later_one_decides(tmp_path: Path):
 def test_rules_of_a_workspace_file_are_anchored_at_the_workspace(
     tmp_path: Path, kind: LayerKind, anchor: str
 ):
-    file = write(tmp_path / "own" / "settings.json", {"permissions": {"deny": ["Read(/a)"]}})
+    file = write_file(tmp_path / "own" / "settings.json", {"permissions": {"deny": ["Read(/a)"]}})
 
     (rule,) = load_settings([Layer(kind, file)]).rules.texts
 
@@ -208,10 +210,10 @@ def test_rules_of_a_workspace_file_are_anchored_at_the_workspace(
         ('{"a":' + "[" * 64 + "]" * 64 + "}", "nested too deeply: 65 levels, at most 64 are read"),
     ],
 )
-def test_a_file_that_is_not_json_is_dropped_whole_or_stops_the_start(
+def test_an_invalid_user_file_is_ignored_and_an_invalid_flag_file_raises(
     tmp_path: Path, text: str, reason: str
 ):
-    file = write(tmp_path / "settings.json", text)
+    file = write_file(tmp_path / "settings.json", text)
 
     settings = load_settings([Layer(LayerKind.USER, file)])
 
@@ -226,14 +228,14 @@ def test_a_file_that_is_not_json_is_dropped_whole_or_stops_the_start(
     assert reason in str(raised.value)
 
 
-def test_a_file_named_by_a_flag_must_be_there(tmp_path: Path):
+def test_a_missing_flag_file_raises_a_config_error(tmp_path: Path):
     with pytest.raises(ConfigError) as raised:
         load_settings([Layer(LayerKind.FLAG, tmp_path / "no.json")])
 
     assert str(raised.value) == f"{tmp_path / 'no.json'}: no such file"
 
 
-def test_a_folder_or_a_file_that_is_not_utf8_or_too_large_is_not_read(tmp_path: Path):
+def test_a_folder_and_a_file_that_is_not_utf8_or_too_large_are_ignored(tmp_path: Path):
     (tmp_path / "latin").write_bytes(b'{"a": "\xe9"}')
     (tmp_path / "large").write_bytes(b" " * (2 * 1024 * 1024 + 1))
     names = {
@@ -247,7 +249,7 @@ def test_a_folder_or_a_file_that_is_not_utf8_or_too_large_is_not_read(tmp_path: 
         assert problem.message == f"{reason}; the whole file is ignored"
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path):
+def test_a_pipe_instead_of_a_file_does_not_block(tmp_path: Path):
     os.mkfifo(tmp_path / "settings.json")
 
     (problem,) = load_settings([Layer(LayerKind.USER, tmp_path / "settings.json")]).report.problems
@@ -255,7 +257,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path):
     assert problem.message == "not a regular file; the whole file is ignored"
 
 
-def test_thousands_of_bad_entries_are_skipped_in_a_moment(tmp_path: Path):
+def test_thousands_of_invalid_entries_are_skipped_quickly(tmp_path: Path):
     numbers = list(range(20_000))
     content: JsonObject = {"permissions": {"additionalDirectories": [*numbers, "/a"]}}
 
@@ -274,7 +276,9 @@ def test_a_byte_order_mark_is_tolerated(tmp_path: Path):
     assert (rule.text, rule.line) == ("Bash", 1)
 
 
-def test_one_bad_entry_is_skipped_with_file_key_value_and_expectation(tmp_path: Path):
+def test_an_invalid_entry_is_skipped_and_reported_with_file_key_value_and_expectation(
+    tmp_path: Path,
+):
     settings = load_user(
         tmp_path,
         {
@@ -293,7 +297,7 @@ def test_one_bad_entry_is_skipped_with_file_key_value_and_expectation(tmp_path: 
     assert [rule.text for rule in settings.rules.texts] == ["Read"]
     assert settings.permissions.additional_directories == (Path("/a"),)
     assert settings.dispatch == DispatchSettings.model_validate({"concurrency": {"max": 5}})
-    assert problem_texts(settings, tmp_path) == [
+    assert list_problems(settings, tmp_path) == [
         "settings.json:1: permissions.allow[1]: expected a rule as a string, got 42; it is skipped",
         'settings.json:1: permissions.allow[2][0]: expected a rule as a string, got "Bash"; '
         "it is skipped",
@@ -310,13 +314,13 @@ def test_one_bad_entry_is_skipped_with_file_key_value_and_expectation(tmp_path: 
     ]
 
 
-def test_a_deny_that_is_not_in_a_list_still_denies_and_such_an_allow_is_skipped(tmp_path: Path):
+def test_a_deny_outside_a_list_still_denies_and_an_allow_outside_a_list_is_skipped(tmp_path: Path):
     settings = load_user(tmp_path, {"permissions": {"deny": "Bash(rm:*)", "allow": "Bash"}})
 
     assert [(rule.effect, rule.text) for rule in settings.rules.texts] == [
         (Effect.DENY, "Bash(rm:*)")
     ]
-    assert problem_texts(settings, tmp_path) == [
+    assert list_problems(settings, tmp_path) == [
         'settings.json: permissions.allow: expected a valid list, got "Bash"; it is skipped',
         'settings.json: permissions.deny: expected a valid list, got "Bash(rm:*)"; '
         "it is taken as the only rule",
@@ -348,17 +352,17 @@ def test_an_unknown_key_under_dispatch_is_an_error(
     )
 
 
-def test_an_unknown_key_under_permissions_is_mentioned(tmp_path: Path):
+def test_an_unknown_key_under_permissions_is_reported(tmp_path: Path):
     settings = load_user(
         tmp_path, {"permissions": {"denny": ["Bash"], "disableAutoMode": "disable"}}
     )
 
-    assert problem_texts(settings, tmp_path) == [
+    assert list_problems(settings, tmp_path) == [
         "settings.json: permissions.denny: unknown key; look for a typo"
     ]
 
 
-def test_a_rule_test_that_lacks_something_is_an_error_and_the_others_are_kept(tmp_path: Path):
+def test_an_invalid_rule_test_is_an_error_and_the_others_are_kept(tmp_path: Path):
     good = {"call": {"tool": "Bash", "input": {"command": "ls"}}, "expect": "allow"}
     tests = [good, {"call": "Bash(rm)"}, {"call": 7, "expect": "deny"}]
 
@@ -368,12 +372,12 @@ def test_a_rule_test_that_lacks_something_is_an_error_and_the_others_are_kept(tm
         (good["call"], Effect.ALLOW, 1)
     ]
     assert [problem.severity for problem in settings.report.problems] == [Severity.ERROR] * 3
-    assert problem_texts(settings, tmp_path)[0] == (
+    assert list_problems(settings, tmp_path)[0] == (
         "settings.json: dispatch.ruleTests.1: 'expect' is missing; it is skipped"
     )
 
 
-def test_a_key_that_occurs_twice_is_reported_and_only_its_stricter_rules_add_up(tmp_path: Path):
+def test_a_repeated_key_is_reported_and_only_its_deny_and_ask_rules_are_joined(tmp_path: Path):
     text = """{"permissions": {"deny": ["Bash(a)"], "allow": ["Bash(b)"]},
                "permissions": {"deny": ["Bash(c)"],
                                "allow": ["Bash(d)"]}}"""
@@ -385,55 +389,55 @@ def test_a_key_that_occurs_twice_is_reported_and_only_its_stricter_rules_add_up(
         ("Bash(a)", 1),
         ("Bash(c)", 2),
     ]
-    assert problem_texts(settings, tmp_path) == [
+    assert list_problems(settings, tmp_path) == [
         "settings.json:2: permissions: the key occurs twice; write it once. Of its rules, "
         "deny and ask all apply"
     ]
 
 
-def test_keys_that_have_no_effect_yet_are_kept_and_never_silently_skipped(tmp_path: Path):
+def test_unsupported_keys_are_kept_and_reported(tmp_path: Path):
     hooks: JsonObject = {"PreToolUse": [{"matcher": "Bash", "hooks": []}]}
     content: JsonObject = {"hooks": hooks, "env": {"A": "1"}, "mcpServers": {}}
-    file = write(tmp_path / "settings.json", content)
+    file = write_file(tmp_path / "settings.json", content)
     layers = [Layer(LayerKind.USER, file)]
 
     settings = load_settings(layers)
 
     assert settings.hooks.sections == (RawSection(hooks, file, LayerKind.USER),)
     assert settings.processes.env == (RawSection({"A": "1"}, file, LayerKind.USER),)
-    assert problem_texts(settings, tmp_path) == [
+    assert list_problems(settings, tmp_path) == [
         "settings.json: hooks: not supported yet in settings files; it has no effect",
         "settings.json: env: not supported yet in settings files; it has no effect",
     ]
     assert load_settings(layers, supported=frozenset({"hooks", "env"})).report.problems == ()
 
 
-def test_the_mode_auto_is_default_with_a_warning_and_manual_is_its_other_name(tmp_path: Path):
+def test_the_modes_auto_and_manual_mean_default_and_auto_is_reported(tmp_path: Path):
     auto = load_user(tmp_path, {"permissions": {"defaultMode": "auto"}})
     manual = load_user(tmp_path, {"permissions": {"defaultMode": "manual"}})
 
     assert auto.permissions.mode is manual.permissions.mode is PermissionMode.DEFAULT
-    assert problem_texts(auto, tmp_path) == [
+    assert list_problems(auto, tmp_path) == [
         "settings.json: permissions.defaultMode: there is no model here to decide; "
         '"auto" is treated as "default"'
     ]
     assert manual.report.problems == ()
 
 
-def test_naming_is_a_word_or_an_object(tmp_path: Path):
-    word = load_user(tmp_path, {"dispatch": {"naming": "canonical"}})
-    whole = load_user(tmp_path, {"dispatch": {"naming": {"style": "bare", "maxLength": 60}}})
+def test_naming_is_a_string_or_an_object(tmp_path: Path):
+    short = load_user(tmp_path, {"dispatch": {"naming": "canonical"}})
+    full = load_user(tmp_path, {"dispatch": {"naming": {"style": "bare", "maxLength": 60}}})
 
-    assert word.dispatch.naming == naming("canonical", 45)
-    assert whole.dispatch.naming == naming("bare", 60)
+    assert short.dispatch.naming == build_naming("canonical", 45)
+    assert full.dispatch.naming == build_naming("bare", 60)
 
 
-def test_the_config_directory_is_the_named_one_or_the_platforms():
+def test_the_config_directory_comes_from_the_environment_or_the_platform():
     assert find_user_config_dir({"MCP_DISPATCH_CONFIG_DIR": "/a/b"}) == Path("/a/b")
     assert find_user_config_dir({}).name == "mcp-dispatch"
 
 
-def test_a_layout_gives_each_value_its_line_and_names_repeated_keys():
+def test_a_layout_has_the_line_of_each_value_and_the_repeated_keys():
     text = '{"a": [1, {"b": null}],\n "c": "x\\"\\n{",\n "a": [],\n "": {"": true}}'
 
     assert json.loads(text)
@@ -468,7 +472,7 @@ INNER = (
         st.sampled_from(SECTIONS), st.dictionaries(st.sampled_from(INNER), ANY_JSON) | ANY_JSON
     )
 )
-def test_no_json_whatever_it_says_keeps_a_file_from_being_read(
+def test_any_json_object_is_read_without_an_exception(
     tmp_path_factory: pytest.TempPathFactory, content: JsonObject
 ):
     folder = tmp_path_factory.getbasetemp() / "any-json"
@@ -493,7 +497,7 @@ def test_the_json_schema_accepts_the_starter_file_and_refuses_typos():
 @pytest.mark.parametrize(
     ("value", "limit"), [("3", 3), ("007", 7), ("0", None), ("-1", None), ("ten", None), ("", None)]
 )
-def test_a_variable_says_how_many_calls_run_at_once(
+def test_the_concurrency_variable_sets_the_limit_and_an_invalid_value_is_logged(
     value: str, limit: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert read_concurrency_limit({"MCP_DISPATCH_MAX_CONCURRENCY": value}) == limit

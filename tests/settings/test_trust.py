@@ -1,4 +1,4 @@
-"""Trust: what a workspace's own files can change before it is given, after, and never."""
+"""Tests of the settings that workspace files can change before and after the user trusts them."""
 
 import json
 import os
@@ -45,7 +45,7 @@ SUPPORTED = frozenset({"hooks", "env", "mcpServers"})
 
 
 class Project:
-    """A workspace with settings of its own, and a person's config directory."""
+    """A workspace with its own settings, and a user's config directory."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "project"
@@ -68,16 +68,16 @@ class Project:
         )
         return SettingsReader(sources, supported=SUPPORTED).read(root or self.root)
 
-    def run(self, *arguments: str, stdin: str = "", **environ: str) -> "Printed":
+    def run(self, *arguments: str, stdin: str = "", **environ: str) -> "CommandOutput":
         names = {"MCP_DISPATCH_CONFIG_DIR": str(self.config), "CLAUDE_CONFIG_DIR": str(self.claude)}
         result = CliRunner().invoke(app, [*arguments], input=stdin, env={**names, **environ})
-        return Printed(result.exit_code, result.output)
+        return CommandOutput(result.exit_code, result.output)
 
-    def trust(self, *flags: str) -> "Printed":
+    def trust(self, *flags: str) -> "CommandOutput":
         return self.run("trust", str(self.root), "--yes", *flags)
 
 
-class Printed:
+class CommandOutput:
     def __init__(self, code: int, text: str) -> None:
         self.code, self.text = code, text
         self.lines = [line.strip() for line in text.splitlines()]
@@ -88,30 +88,30 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def effects(settings: Settings) -> list[tuple[Effect, str]]:
+def list_rules(settings: Settings) -> list[tuple[Effect, str]]:
     return [(rule.effect, rule.text) for rule in settings.rules.texts]
 
 
-def withheld(settings: Settings) -> list[tuple[str, int | None]]:
+def list_withheld(settings: Settings) -> list[tuple[str, int | None]]:
     return [(entry.key, entry.line) for entry in settings.report.trust_status.withheld]
 
 
 def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Project):
     settings = project.write(EVERYTHING).read()
 
-    assert effects(settings) == [
+    assert list_rules(settings) == [
         (Effect.ASK, "Bash(git push:*)"),
         (Effect.DENY, "Read(./.env)"),
     ]
     assert settings.permissions.block_reads_outside
     assert settings.permissions.block_writes_outside
-    untouched = Settings()
-    assert settings.permissions.mode is untouched.permissions.mode
-    assert settings.dispatch == untouched.dispatch
+    default = Settings()
+    assert settings.permissions.mode is default.permissions.mode
+    assert settings.dispatch == default.dispatch
     assert (settings.permissions.additional_directories, settings.hooks.sections) == ((), ())
     assert (settings.processes.env, settings.servers.sections) == ((), ())
     assert settings.report.trust_status.trust is Trust.UNTRUSTED
-    assert withheld(settings) == [
+    assert list_withheld(settings) == [
         ("permissions.allow", 4),
         ("permissions.defaultMode", 12),
         ("permissions.additionalDirectories", 14),
@@ -127,23 +127,23 @@ def test_cve_2025_59536_before_trust_a_workspace_can_only_tighten(project: Proje
     ]
 
 
-def test_once_trusted_everything_that_was_shown_has_its_effect(project: Project):
+def test_every_setting_of_a_trusted_workspace_has_its_effect(project: Project):
     project.write(EVERYTHING).trust()
 
     settings = project.read()
 
-    assert effects(settings)[0] == (Effect.ALLOW, "Bash(npm test:*)")
+    assert list_rules(settings)[0] == (Effect.ALLOW, "Bash(npm test:*)")
     assert settings.permissions.mode is PermissionMode.ACCEPT_EDITS
     assert settings.permissions.additional_directories == (project.root / "../lib",)
     assert settings.dispatch.concurrency.max == 3
-    assert [kept.value for kept in settings.hooks.sections] == [EVERYTHING["hooks"]]
+    assert [section.value for section in settings.hooks.sections] == [EVERYTHING["hooks"]]
     assert settings.processes.environment == {"STAGE": "test"}
-    assert [kept.value for kept in settings.servers.sections] == [EVERYTHING["mcpServers"]]
+    assert [section.value for section in settings.servers.sections] == [EVERYTHING["mcpServers"]]
     assert settings.report.trust_status.trust is Trust.TRUSTED
     assert settings.report.problems == ()
 
 
-def test_the_servers_of_a_workspace_wait_for_trust_and_are_bound_to_what_they_start(
+def test_workspace_servers_need_trust_and_a_changed_command_needs_it_again(
     project: Project,
 ):
     file = project.root / ".mcp.json"
@@ -152,23 +152,23 @@ def test_the_servers_of_a_workspace_wait_for_trust_and_are_bound_to_what_they_st
     project.trust()
     trusted = project.read().servers.sections
 
-    # CVE-2025-54136: the same name, another command.
+    # CVE-2025-54136: the name stays, the command changes.
     project.write({"mcpServers": {"db": {"command": "evil"}}}, file)
     after = project.read()
 
     assert before == ()
-    assert [kept.value for kept in trusted] == [{"db": {"command": "good"}}]
+    assert [section.value for section in trusted] == [{"db": {"command": "good"}}]
     assert after.servers.sections == ()
-    assert withheld(after) == [("mcpServers.db", 4)]
+    assert list_withheld(after) == [("mcpServers.db", 4)]
 
 
-def test_what_is_added_after_trust_is_off_and_the_rest_goes_on(project: Project):
+def test_an_entry_added_after_trust_has_no_effect_and_the_others_keep_theirs(project: Project):
     project.write({"permissions": {"allow": ["Bash(a)"]}}).trust()
     project.write({"permissions": {"allow": ["Bash(a)", "Bash(b)"], "deny": ["Bash(c)"]}})
 
     settings = project.read()
 
-    assert effects(settings) == [(Effect.ALLOW, "Bash(a)"), (Effect.DENY, "Bash(c)")]
+    assert list_rules(settings) == [(Effect.ALLOW, "Bash(a)"), (Effect.DENY, "Bash(c)")]
     assert settings.report.trust_status.trust is Trust.CHANGED
     assert [str(problem) for problem in settings.report.problems] == [
         f"{project.file}: 1 entry has no effect: the workspace was trusted without it; look at it "
@@ -177,35 +177,33 @@ def test_what_is_added_after_trust_is_off_and_the_rest_goes_on(project: Project)
 
 
 @pytest.mark.parametrize(
-    "left",
+    "remaining",
     [
         {"permissions": {"allow": ["Bash(a)"], "ask": ["Bash(c)"]}, "hooks": {"Stop": [GUARD]}},
         {"permissions": {"allow": ["Bash(a)"], "deny": ["Bash(b)"], "ask": ["Bash(c)"]}},
     ],
 )
-def test_where_a_guard_is_gone_nothing_of_the_workspace_is_granted_any_more(
-    project: Project, left: object
-):
+def test_a_workspace_that_removes_a_guard_loses_all_its_grants(project: Project, remaining: object):
     rules = {"allow": ["Bash(a)"], "deny": ["Bash(b)"], "ask": ["Bash(c)"]}
     project.write({"permissions": rules, "hooks": {"Stop": [GUARD]}}).trust()
-    project.write(left)
+    project.write(remaining)
 
     settings = project.read()
 
     assert settings.report.trust_status.trust is Trust.LOOSENED
-    assert all(effect is not Effect.ALLOW for effect, _ in effects(settings))
+    assert all(effect is not Effect.ALLOW for effect, _ in list_rules(settings))
     assert settings.hooks.sections == ()
 
 
-def test_moving_lines_and_keys_around_changes_nothing(project: Project):
+def test_reordered_keys_and_lines_do_not_change_trust(project: Project):
     project.write(EVERYTHING).trust()
-    backwards = {key: EVERYTHING[key] for key in reversed(EVERYTHING)}
-    project.file.write_text(json.dumps(backwards), encoding="utf-8")
+    reordered = {key: EVERYTHING[key] for key in reversed(EVERYTHING)}
+    project.file.write_text(json.dumps(reordered), encoding="utf-8")
 
     assert project.read().report.trust_status.trust is Trust.TRUSTED
 
 
-def test_cve_2026_33068_a_workspace_never_chooses_a_mode_that_asks_nothing(project: Project):
+def test_cve_2026_33068_a_workspace_cannot_choose_a_mode_without_prompts(project: Project):
     for mode in ("bypassPermissions", "auto"):
         project.write({"permissions": {"defaultMode": mode}}).trust()
 
@@ -252,7 +250,7 @@ def test_cve_2026_21852_a_trusted_workspace_never_sets_endpoints_proxies_or_load
         *("PYTEST_PLUGINS", "DJANGO_SETTINGS_MODULE", "GOOGLE_APPLICATION_CREDENTIALS", ""),
     ],
 )
-def test_a_variable_that_chooses_programs_or_peers_is_closed_to_workspaces(name: str):
+def test_a_workspace_cannot_set_a_variable_that_selects_programs_or_hosts(name: str):
     assert is_refused_to_workspaces(name)
 
 
@@ -264,11 +262,11 @@ def test_a_variable_that_chooses_programs_or_peers_is_closed_to_workspaces(name:
         *("PYTHONUNBUFFERED", "MYAPP_FEATURE_X", "MYAPP_WORKERS", "VERBOSE", "MY_VAR"),
     ],
 )
-def test_an_ordinary_variable_is_open_to_a_trusted_workspace(name: str):
+def test_a_trusted_workspace_can_set_an_ordinary_variable(name: str):
     assert not is_refused_to_workspaces(name)
 
 
-def test_a_workspace_never_silences_questions_and_never_says_who_may_connect(project: Project):
+def test_a_workspace_cannot_disable_prompts_or_set_the_allowed_hosts(project: Project):
     project.write(
         {
             "permissions": {"denyInsteadOfPrompting": True},
@@ -303,7 +301,7 @@ def test_cve_2026_40068_trust_belongs_to_a_real_directory_and_is_not_inherited(
     assert project.read(forged).report.trust_status.trust is Trust.UNTRUSTED
 
 
-def test_trust_given_through_a_link_is_trust_in_what_the_link_led_to(
+def test_trust_given_through_a_symlink_applies_to_its_target_at_that_time(
     project: Project, tmp_path: Path
 ):
     link, other = tmp_path / "link", tmp_path / "other"
@@ -318,7 +316,9 @@ def test_trust_given_through_a_link_is_trust_in_what_the_link_led_to(
     assert project.read(link.resolve()).report.trust_status.trust is Trust.UNTRUSTED
 
 
-def test_the_command_shows_every_entry_with_its_line_and_what_is_never_granted(project: Project):
+def test_the_trust_command_lists_every_entry_with_its_line_and_the_refused_entries(
+    project: Project,
+):
     project.write(
         {
             "permissions": {"allow": ["Bash(a)"], "deny": ["Bash(b)"]},
@@ -326,10 +326,10 @@ def test_the_command_shows_every_entry_with_its_line_and_what_is_never_granted(p
         }
     )
 
-    printed = project.run("trust", str(project.root), "--yes")
+    output = project.run("trust", str(project.root), "--yes")
 
     own = locate_own_file(project.config, project.root)
-    assert printed.text == (
+    assert output.text == (
         f"Workspace {project.root}\n"
         "\n"
         "  asks for this, which is off:\n"
@@ -343,16 +343,16 @@ def test_the_command_shows_every_entry_with_its_line_and_what_is_never_granted(p
         "\n"
         "Trusted. A server that is running takes it over within seconds.\n"
     )
-    assert printed.code == 0
+    assert output.code == 0
 
 
-def test_nobody_is_taken_to_have_said_yes(project: Project):
+def test_trust_without_a_terminal_needs_the_yes_flag(project: Project):
     project.write(EVERYTHING)
 
-    asked = project.run("trust", str(project.root), stdin="y\n")
+    output = project.run("trust", str(project.root), stdin="y\n")
 
-    assert asked.code == 1
-    assert asked.lines[-1] == (
+    assert output.code == 1
+    assert output.lines[-1] == (
         "mcp-dispatch: nothing was changed: there is no terminal to ask on; add --yes once you "
         "have read it"
     )
@@ -361,27 +361,27 @@ def test_nobody_is_taken_to_have_said_yes(project: Project):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
-def test_a_person_at_a_terminal_is_asked_and_the_default_is_no(
+def test_the_trust_command_prompts_on_a_terminal_and_defaults_to_no(
     project: Project, answer: bytes, code: int
 ):
     project.write(EVERYTHING)
-    person, terminal = os.openpty()
-    os.write(person, answer)
+    controller, terminal = os.openpty()
+    os.write(controller, answer)
 
     command = [sys.executable, "-m", "mcp_dispatch", "trust", str(project.root)]
     environ = {**os.environ, "MCP_DISPATCH_CONFIG_DIR": str(project.config)}
-    done = subprocess.run(
+    process = subprocess.run(
         command, stdin=terminal, capture_output=True, env=environ, timeout=30, check=False
     )
-    os.close(person)
+    os.close(controller)
     os.close(terminal)
 
-    assert done.returncode == code
-    assert b"Trust this workspace with everything above? [y/N]:" in done.stdout
+    assert process.returncode == code
+    assert b"Trust this workspace with everything above? [y/N]:" in process.stdout
     assert (project.read().report.trust_status.trust is Trust.TRUSTED) == (code == 0)
 
 
-def test_later_only_the_difference_is_shown_as_new(project: Project):
+def test_the_trust_command_lists_added_confirmed_and_removed_entries(project: Project):
     project.write({"permissions": {"allow": ["Bash(a)", "Bash(b)"], "deny": ["Bash(x)"]}}).trust()
     project.write({"permissions": {"allow": ["Bash(b)", "Bash(c)"], "deny": ["Bash(x)"]}})
 
@@ -405,13 +405,13 @@ def test_later_only_the_difference_is_shown_as_new(project: Project):
     assert again.code == 0
 
 
-def test_a_guard_that_is_gone_is_named_before_it_is_confirmed(project: Project):
+def test_the_trust_command_lists_removed_guards(project: Project):
     project.write({"permissions": {"allow": ["Bash(a)"], "deny": ["Bash(x)"]}}).trust()
     project.write({"permissions": {"allow": ["Bash(a)"]}})
 
-    shown = project.trust()
+    output = project.trust()
 
-    assert shown.lines[2:9] == [
+    assert output.lines[2:9] == [
         "asks for this; all of it is off, because guards are gone:",
         '.mcp-dispatch/settings.json:4  permissions.allow  "Bash(a)"',
         "",
@@ -420,38 +420,38 @@ def test_a_guard_that_is_gone_is_named_before_it_is_confirmed(project: Project):
         "",
         "Trusted. A server that is running takes it over within seconds.",
     ]
-    assert effects(project.read()) == [(Effect.ALLOW, "Bash(a)")]
+    assert list_rules(project.read()) == [(Effect.ALLOW, "Bash(a)")]
 
 
-def test_claude_codes_files_in_the_workspace_are_trusted_apart(project: Project):
-    theirs = project.root / ".claude" / "settings.json"
-    project.write({"permissions": {"allow": ["Bash(theirs)"]}}, theirs)
+def test_claude_code_files_of_the_workspace_are_trusted_separately(project: Project):
+    claude_file = project.root / ".claude" / "settings.json"
+    project.write({"permissions": {"allow": ["Bash(theirs)"]}}, claude_file)
     project.write({"permissions": {"allow": ["Bash(ours)"]}}).trust()
-    ours_only = effects(project.read(claude=True))
+    ours_only = list_rules(project.read(claude=True))
     project.trust("--claude-settings")
 
     project.trust()
 
     assert ours_only == [(Effect.ALLOW, "Bash(ours)")]
-    assert effects(project.read(claude=True)) == [
+    assert list_rules(project.read(claude=True)) == [
         (Effect.ALLOW, "Bash(ours)"),
         (Effect.ALLOW, "Bash(theirs)"),
     ]
 
 
-def test_a_workspace_that_asks_for_nothing_needs_no_trust(project: Project):
+def test_a_workspace_with_only_deny_rules_needs_no_trust(project: Project):
     project.write({"permissions": {"deny": ["Bash"]}})
 
-    printed = project.run("trust", str(project.root))
+    output = project.run("trust", str(project.root))
 
-    assert printed.code == 0
-    assert printed.lines[-1] == (
+    assert output.code == 0
+    assert output.lines[-1] == (
         "It asks for nothing that needs trust. Its deny and ask rules hold anyway."
     )
     assert not locate_record(project.config, project.root).exists()
 
 
-def test_trust_is_taken_back(project: Project):
+def test_untrust_revokes_trust(project: Project):
     project.write(EVERYTHING).trust()
 
     first = project.run("untrust", str(project.root))
@@ -463,7 +463,7 @@ def test_trust_is_taken_back(project: Project):
 
 
 @pytest.mark.parametrize("command", [("trust", "--yes"), ("untrust",)])
-def test_a_process_that_the_server_started_cannot_give_or_take_trust(
+def test_a_process_started_by_the_server_cannot_give_or_revoke_trust(
     project: Project, command: tuple[str, ...]
 ):
     project.write(EVERYTHING)
@@ -478,7 +478,7 @@ def test_a_process_that_the_server_started_cannot_give_or_take_trust(
     assert project.read().report.trust_status.trust is Trust.UNTRUSTED
 
 
-def test_what_is_no_directory_cannot_be_trusted(project: Project):
+def test_a_path_that_is_not_a_directory_cannot_be_trusted(project: Project):
     missing = project.run("trust", str(project.root / "no"), "--yes")
     file = project.write({}).run("trust", str(project.file), "--yes")
 
@@ -487,30 +487,30 @@ def test_what_is_no_directory_cannot_be_trusted(project: Project):
     assert file.text == f"mcp-dispatch: {project.file}: not a directory\n"
 
 
-def test_the_record_is_private_and_nothing_is_left_beside_it(project: Project):
+def test_the_trust_record_is_private_and_the_only_file_in_its_folder(project: Project):
     project.write(EVERYTHING).trust()
 
     path = locate_record(project.config, project.root)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-def _other_workspace(record: dict[str, Any]) -> None:
+def _change_workspace(record: dict[str, Any]) -> None:
     record["workspace"] = "/elsewhere"
 
 
-def _more_than_was_confirmed(record: dict[str, Any]) -> None:
+def _add_grant(record: dict[str, Any]) -> None:
     record["grants"].append({**record["grants"][0], "value": "Bash"})
 
 
-def _other_version(record: dict[str, Any]) -> None:
+def _change_version(record: dict[str, Any]) -> None:
     record["version"] = 2
 
 
-@pytest.mark.parametrize("change", [_other_workspace, _more_than_was_confirmed, _other_version])
-def test_a_record_that_is_not_as_it_was_written_counts_for_nothing(project: Project, change: Any):
+@pytest.mark.parametrize("change", [_change_workspace, _add_grant, _change_version])
+def test_a_modified_trust_record_is_ignored(project: Project, change: Any):
     project.write(EVERYTHING).trust()
     path = locate_record(project.config, project.root)
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -527,7 +527,7 @@ def test_a_record_that_is_not_as_it_was_written_counts_for_nothing(project: Proj
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such permissions")
-def test_a_record_that_others_can_write_counts_for_nothing(project: Project):
+def test_a_trust_record_that_other_users_can_write_is_ignored(project: Project):
     project.write(EVERYTHING).trust()
     path = locate_record(project.config, project.root)
     path.chmod(0o666)
@@ -538,7 +538,7 @@ def test_a_record_that_others_can_write_counts_for_nothing(project: Project):
     assert settings.report.problems[-1].message.startswith("other users can write it; ")
 
 
-def test_a_file_that_comes_with_the_workspace_is_no_record(project: Project):
+def test_a_trust_record_inside_the_workspace_is_ignored(project: Project):
     project.write(EVERYTHING).trust()
     record = locate_record(project.config, project.root).read_text(encoding="utf-8")
     project.run("untrust", str(project.root))
@@ -566,17 +566,17 @@ PERMISSION_KEYS = (
     top=st.dictionaries(st.sampled_from(KEYS), JSON_VALUES),
     permissions=st.dictionaries(st.sampled_from(PERMISSION_KEYS), JSON_VALUES),
 )
-def test_no_file_of_an_untrusted_workspace_changes_anything_but_towards_no(
+def test_an_untrusted_workspace_without_deny_and_ask_rules_changes_no_setting(
     top: dict[str, Any], permissions: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ):
     project = Project(tmp_path_factory.getbasetemp() / "any-workspace")
 
     settings = project.write({**top, "permissions": permissions}).read()
 
-    assert list_what_trust_decides(settings) == list_what_trust_decides(Settings())
+    assert list_trusted_settings(settings) == list_trusted_settings(Settings())
 
 
-def list_what_trust_decides(settings: Settings) -> list[object]:
+def list_trusted_settings(settings: Settings) -> list[object]:
     permissions = settings.permissions
     return [
         settings.rules.texts,

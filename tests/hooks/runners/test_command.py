@@ -1,4 +1,4 @@
-"""Command hooks as real processes, well-behaved and not."""
+"""Tests of command hooks, run as real processes."""
 
 import json
 import os
@@ -23,8 +23,8 @@ DOCUMENT = b'{"tool_name":"Bash"}\n'
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A directory to run hooks in."""
+class RunnerFixture:
+    """Runs command hooks in a folder."""
 
     children: ProcessGroup
     folder: Path
@@ -38,23 +38,23 @@ class Setting:
         cwd: Path | None = None,
         workspace: Path | None = None,
     ) -> HookOutput | HookFailure:
-        runner = CommandRunner(self.children, self.environ, workspace)
-        around = HookContext("s-1", self.folder / "journal", cwd or self.folder, "default")
+        command_runner = CommandRunner(self.children, self.environ, workspace)
+        context = HookContext("s-1", self.folder / "journal", cwd or self.folder, "default")
         with anyio.fail_after(20):
-            return await runner.run(command, document, around)
+            return await command_runner.run(command, document, context)
 
-    def pid_in(self, name: str) -> int:
+    def read_pid(self, name: str) -> int:
         return int((self.folder / name).read_text(encoding="ascii"))
 
 
 @pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+async def runner(tmp_path: Path) -> AsyncIterator[RunnerFixture]:
     async with ProcessGroup() as children:
-        yield Setting(children, tmp_path)
+        yield RunnerFixture(children, tmp_path)
 
 
-def lives(pid: int) -> bool:
-    """A zombie, which only waits to be counted, does not."""
+def is_running(pid: int) -> bool:
+    """Return whether the process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -66,53 +66,57 @@ def lives(pid: int) -> bool:
         return not stat.parents[1].is_dir()
 
 
-def python(source: str, *args: str) -> HookCommand:
+def build_python_command(source: str, *args: str) -> HookCommand:
     return HookCommand(sys.executable, ("-c", source, *args))
 
 
-async def test_a_hook_is_told_on_stdin_and_heard_on_stdout_and_stderr(setting: Setting) -> None:
-    heard = await setting.run(HookCommand("cat; echo oh >&2; exit 3"))
+async def test_a_hook_receives_the_document_on_stdin_and_its_stdout_and_stderr_are_read(
+    runner: RunnerFixture,
+) -> None:
+    output = await runner.run(HookCommand("cat; echo oh >&2; exit 3"))
 
-    assert heard == HookOutput(3, DOCUMENT.decode(), "oh\n")
-
-
-async def test_a_shell_can_read_the_document_as_a_line(setting: Setting) -> None:
-    heard = await setting.run(HookCommand('read -r line && printf %s "$line"'))
-
-    assert heard == HookOutput(0, DOCUMENT.decode().strip())
+    assert output == HookOutput(3, DOCUMENT.decode(), "oh\n")
 
 
-async def test_the_shell_form_is_read_by_a_shell(setting: Setting) -> None:
-    heard = await setting.run(HookCommand("x='a b'; echo \"$x\" | tr a-z A-Z"))
+async def test_a_shell_can_read_the_document_as_a_line(runner: RunnerFixture) -> None:
+    output = await runner.run(HookCommand('read -r line && printf %s "$line"'))
 
-    assert heard == HookOutput(0, "A B\n")
+    assert output == HookOutput(0, DOCUMENT.decode().strip())
+
+
+async def test_a_command_without_args_runs_in_a_shell(runner: RunnerFixture) -> None:
+    output = await runner.run(HookCommand("x='a b'; echo \"$x\" | tr a-z A-Z"))
+
+    assert output == HookOutput(0, "A B\n")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-async def test_a_hook_that_names_bash_gets_bash(setting: Setting) -> None:
-    heard = await setting.run(HookCommand('a=(1 2); echo "${a[1]}"', shell="bash"))
+async def test_a_hook_with_the_shell_bash_runs_in_bash(runner: RunnerFixture) -> None:
+    output = await runner.run(HookCommand('a=(1 2); echo "${a[1]}"', shell="bash"))
 
-    assert heard == HookOutput(0, "2\n")
+    assert output == HookOutput(0, "2\n")
 
 
-async def test_the_exec_form_knows_no_shell(setting: Setting) -> None:
+async def test_a_command_with_args_runs_without_a_shell(runner: RunnerFixture) -> None:
     arguments = ("$(touch x)", "a  b", "*", "; exit 5", "${HOME}", "")
 
-    heard = await setting.run(python("import sys; print(sys.argv[1:])", *arguments))
+    output = await runner.run(build_python_command("import sys; print(sys.argv[1:])", *arguments))
 
-    assert heard == HookOutput(0, f"{list(arguments)}\n")
-    assert list(setting.folder.iterdir()) == []
+    assert output == HookOutput(0, f"{list(arguments)}\n")
+    assert list(runner.folder.iterdir()) == []
 
 
-async def test_both_forms_know_the_project_directory(setting: Setting, tmp_path: Path) -> None:
+async def test_commands_with_and_without_args_can_use_the_project_directory(
+    runner: RunnerFixture, tmp_path: Path
+) -> None:
     project = tmp_path / "a $(touch x) 'project'"
     project.mkdir()
     script = project / "hook.sh"
     script.write_text('#!/bin/sh\necho "$1"\n', encoding="utf-8")
     script.chmod(0o700)
 
-    shell = await setting.run(HookCommand('"${CLAUDE_PROJECT_DIR}"/hook.sh 1'), workspace=project)
-    direct = await setting.run(
+    shell = await runner.run(HookCommand('"${CLAUDE_PROJECT_DIR}"/hook.sh 1'), workspace=project)
+    direct = await runner.run(
         HookCommand("${CLAUDE_PROJECT_DIR}/hook.sh", ("${CLAUDE_PROJECT_DIR}/x",)),
         workspace=project,
     )
@@ -122,7 +126,9 @@ async def test_both_forms_know_the_project_directory(setting: Setting, tmp_path:
     assert list(tmp_path.iterdir()) == [project]
 
 
-async def test_the_environment_is_inherited_but_for_what_is_ours(setting: Setting) -> None:
+async def test_a_hook_inherits_the_environment_without_variables_of_mcp_dispatch(
+    runner: RunnerFixture,
+) -> None:
     environ = {
         "PATH": os.environ["PATH"],
         "MINE": "1",
@@ -133,132 +139,142 @@ async def test_the_environment_is_inherited_but_for_what_is_ours(setting: Settin
     }
     source = "import json, os; print(json.dumps(dict(os.environ)))"
 
-    heard = await Setting(setting.children, setting.folder, environ).run(python(source))
+    output = await RunnerFixture(runner.children, runner.folder, environ).run(
+        build_python_command(source)
+    )
 
-    assert isinstance(heard, HookOutput)
-    seen = json.loads(heard.stdout)
-    assert seen.pop("MCP_DISPATCH_RUN").startswith(setting.children.run_id)
-    seen.pop("LC_CTYPE", None)  # Python's own, where the environment names no locale
-    assert seen == {
+    assert isinstance(output, HookOutput)
+    variables = json.loads(output.stdout)
+    assert variables.pop("MCP_DISPATCH_RUN").startswith(runner.children.run_id)
+    variables.pop("LC_CTYPE", None)  # Python sets it if the environment has no locale.
+    assert variables == {
         "PATH": os.environ["PATH"],
         "MINE": "1",
-        "CLAUDE_PROJECT_DIR": str(setting.folder),
+        "CLAUDE_PROJECT_DIR": str(runner.folder),
         "CLAUDECODE": "1",
         "CLAUDE_CODE_SESSION_ID": "s-1",
     }
 
 
-async def test_a_hook_has_its_own_session_and_the_directory_of_the_call(setting: Setting) -> None:
+async def test_a_hook_runs_in_its_own_session_and_in_the_directory_of_the_call(
+    runner: RunnerFixture,
+) -> None:
     source = "import os; print(os.getsid(0) == os.getpid(), os.getcwd())"
 
-    heard = await setting.run(python(source))
+    output = await runner.run(build_python_command(source))
 
-    assert heard == HookOutput(0, f"True {setting.folder.resolve()}\n")
+    assert output == HookOutput(0, f"True {runner.folder.resolve()}\n")
 
 
-async def test_a_directory_that_is_gone_does_not_silence_a_hook(setting: Setting) -> None:
-    heard = await setting.run(
-        HookCommand("pwd -P"), cwd=setting.folder / "gone", workspace=setting.folder
+async def test_a_hook_runs_in_the_workspace_if_its_directory_is_missing(
+    runner: RunnerFixture,
+) -> None:
+    output = await runner.run(
+        HookCommand("pwd -P"), cwd=runner.folder / "gone", workspace=runner.folder
     )
 
-    assert heard == HookOutput(0, f"{setting.folder.resolve()}\n")
+    assert output == HookOutput(0, f"{runner.folder.resolve()}\n")
 
 
-async def test_a_missing_script_is_an_exit_code_of_the_shell(setting: Setting) -> None:
-    heard = await setting.run(HookCommand("./missing.sh"))
+async def test_a_missing_script_in_a_shell_command_gives_exit_code_127(
+    runner: RunnerFixture,
+) -> None:
+    output = await runner.run(HookCommand("./missing.sh"))
 
-    assert isinstance(heard, HookOutput)
-    assert (heard.exit_code, heard.stdout) == (127, "")
+    assert isinstance(output, HookOutput)
+    assert (output.exit_code, output.stdout) == (127, "")
 
 
-async def test_a_missing_program_is_a_failure(setting: Setting) -> None:
-    heard = await setting.run(HookCommand("./missing.sh", ()))
+async def test_a_missing_program_of_a_command_with_args_is_a_failure(runner: RunnerFixture) -> None:
+    output = await runner.run(HookCommand("./missing.sh", ()))
 
-    assert heard == HookFailure(
+    assert output == HookFailure(
         "cannot start './missing.sh': no such executable; install it, or correct the name or PATH"
     )
 
 
-async def test_a_hook_that_kills_itself_is_told_from_one_that_exits(setting: Setting) -> None:
-    assert await setting.run(HookCommand("kill -9 $$")) == HookOutput(-9)
+async def test_a_hook_that_dies_of_a_signal_has_a_negative_exit_code(runner: RunnerFixture) -> None:
+    assert await runner.run(HookCommand("kill -9 $$")) == HookOutput(-9)
 
 
-async def test_invalid_utf_8_is_replaced(setting: Setting) -> None:
-    assert await setting.run(HookCommand(r"printf '\377a'")) == HookOutput(0, "\ufffda")
+async def test_invalid_utf_8_in_stdout_is_replaced(runner: RunnerFixture) -> None:
+    assert await runner.run(HookCommand(r"printf '\377a'")) == HookOutput(0, "\ufffda")
 
 
 @pytest.mark.parametrize("close", ["exec <&-; ", ""])
-async def test_a_hook_need_not_read_what_it_is_told(setting: Setting, close: str) -> None:
-    heard = await setting.run(HookCommand(f"{close}echo done"), document=b"x" * 10_000_000)
+async def test_a_hook_need_not_read_its_stdin(runner: RunnerFixture, close: str) -> None:
+    output = await runner.run(HookCommand(f"{close}echo done"), document=b"x" * 10_000_000)
 
-    assert heard == HookOutput(0, "done\n")
+    assert output == HookOutput(0, "done\n")
 
 
-async def test_a_large_document_arrives_whole_while_the_hook_writes(setting: Setting) -> None:
+async def test_a_large_document_is_written_while_stdout_is_read(runner: RunnerFixture) -> None:
     document = b"x" * 10_000_000
 
-    heard = await setting.run(HookCommand("tee copy | head -c 3"), document=document)
+    output = await runner.run(HookCommand("tee copy | head -c 3"), document=document)
 
-    assert heard == HookOutput(0, "xxx")
+    assert output == HookOutput(0, "xxx")
 
 
-async def test_a_hook_that_hangs_is_ended_at_its_timeout(setting: Setting) -> None:
+async def test_a_hook_that_hangs_is_killed_at_its_timeout(runner: RunnerFixture) -> None:
     command = HookCommand("echo $$ > leader; sleep 1000 & echo $! > child; wait", timeout=2)
 
-    heard = await setting.run(command)
+    output = await runner.run(command)
 
-    assert heard == HookFailure("timed out after 2 s", timed_out=True)
-    assert not lives(setting.pid_in("leader"))
-    assert not lives(setting.pid_in("child"))
+    assert output == HookFailure("timed out after 2 s", timed_out=True)
+    assert not is_running(runner.read_pid("leader"))
+    assert not is_running(runner.read_pid("child"))
 
 
-async def test_a_hook_that_ignores_sigterm_is_ended_at_its_timeout(setting: Setting) -> None:
+async def test_a_hook_that_ignores_sigterm_is_killed_at_its_timeout(runner: RunnerFixture) -> None:
     command = HookCommand("trap '' TERM; echo $$ > leader; while :; do sleep 1000; done", timeout=2)
 
-    heard = await setting.run(command)
+    output = await runner.run(command)
 
-    assert heard == HookFailure("timed out after 2 s", timed_out=True)
-    assert not lives(setting.pid_in("leader"))
+    assert output == HookFailure("timed out after 2 s", timed_out=True)
+    assert not is_running(runner.read_pid("leader"))
 
 
-async def test_what_a_late_hook_printed_is_discarded(setting: Setting) -> None:
+async def test_stdout_of_a_hook_that_times_out_is_discarded(runner: RunnerFixture) -> None:
     command = HookCommand('echo \'{"decision":"approve"}\'; sleep 1000', timeout=0.5)
 
-    assert await setting.run(command) == HookFailure("timed out after 0.5 s", timed_out=True)
+    assert await runner.run(command) == HookFailure("timed out after 0.5 s", timed_out=True)
 
 
-async def test_a_cancelled_hook_is_ended_with_all_it_started(setting: Setting) -> None:
-    os.mkfifo(setting.folder / "ready")
+async def test_a_cancelled_hook_is_killed_with_its_child_processes(runner: RunnerFixture) -> None:
+    os.mkfifo(runner.folder / "ready")
     command = HookCommand("sleep 1000 & echo $! > child; echo $$ > ready; wait")
     pids: list[int] = []
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(setting.run, command)
-        pids.append(int(await to_thread.run_sync((setting.folder / "ready").read_text, "ascii")))
+        tasks.start_soon(runner.run, command)
+        pids.append(int(await to_thread.run_sync((runner.folder / "ready").read_text, "ascii")))
         tasks.cancel_scope.cancel()
 
-    pids.append(setting.pid_in("child"))
-    assert [pid for pid in pids if lives(pid)] == []
+    pids.append(runner.read_pid("child"))
+    assert [pid for pid in pids if is_running(pid)] == []
 
 
-async def test_a_child_that_keeps_the_pipes_open_holds_nobody_up(setting: Setting) -> None:
-    heard = await setting.run(HookCommand("sleep 1000 & echo $! > child; echo done"))
+async def test_a_child_that_keeps_the_pipes_open_does_not_delay_the_result(
+    runner: RunnerFixture,
+) -> None:
+    output = await runner.run(HookCommand("sleep 1000 & echo $! > child; echo done"))
 
-    assert heard == HookOutput(0, "done\n")
-    assert not lives(setting.pid_in("child"))
+    assert output == HookOutput(0, "done\n")
+    assert not is_running(runner.read_pid("child"))
 
 
-async def test_a_child_that_let_go_of_the_pipes_is_ended_too(setting: Setting) -> None:
+async def test_a_child_that_closed_the_pipes_is_killed(runner: RunnerFixture) -> None:
     command = HookCommand("sleep 1000 </dev/null >/dev/null 2>&1 & echo $! > child; echo done")
 
-    heard = await setting.run(command)
+    output = await runner.run(command)
 
-    assert heard == HookOutput(0, "done\n")
-    assert not lives(setting.pid_in("child"))
+    assert output == HookOutput(0, "done\n")
+    assert not is_running(runner.read_pid("child"))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only process groups are known")
-async def test_a_child_that_made_itself_a_daemon_is_ended_too(setting: Setting) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems track process groups only")
+async def test_a_child_that_became_a_daemon_is_killed(runner: RunnerFixture) -> None:
     source = """if True:
         import os, time
         if os.fork() == 0:
@@ -273,25 +289,27 @@ async def test_a_child_that_made_itself_a_daemon_is_ended_too(setting: Setting) 
         print("done")
     """
 
-    heard = await setting.run(python(source))
+    output = await runner.run(build_python_command(source))
 
-    assert heard == HookOutput(0, "done\n")
-    assert not lives(setting.pid_in("daemon"))
+    assert output == HookOutput(0, "done\n")
+    assert not is_running(runner.read_pid("daemon"))
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-async def test_a_flood_is_read_to_its_end_and_not_kept(setting: Setting, stream: int) -> None:
+async def test_output_over_the_limit_is_read_to_its_end_but_not_stored(
+    runner: RunnerFixture, stream: int
+) -> None:
     command = HookCommand(f"head -c 100000000 /dev/zero | tr '\\0' ' ' >&{stream}; exit 2")
 
     tracemalloc.start()
     try:
-        heard = await setting.run(command)
+        output = await runner.run(command)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
     if stream == 1:
-        assert heard == HookOutput(2, " " * MAX_STDOUT_BYTES, "", 100_000_000 - MAX_STDOUT_BYTES)
+        assert output == HookOutput(2, " " * MAX_STDOUT_BYTES, "", 100_000_000 - MAX_STDOUT_BYTES)
     else:
-        assert heard == HookOutput(2, "", " " * MAX_STDERR_BYTES)
+        assert output == HookOutput(2, "", " " * MAX_STDERR_BYTES)
     assert peak < 4 * MAX_STDOUT_BYTES

@@ -1,4 +1,4 @@
-"""Http hooks against a real server, well-behaved and not."""
+"""Tests of HTTP hooks against a real server."""
 
 import json
 import os
@@ -15,49 +15,49 @@ from tests.support.web_server import Script, Server, answer, redirect, serving
 DOCUMENT = b'{"tool_name":"Bash"}\n'
 
 
-async def run(
+async def run_hook(
     post: HttpPost, limits: HttpLimits | None = None, **environ: str
 ) -> HookOutput | HookFailure:
     with anyio.fail_after(30):
         return await HttpRunner({**os.environ, **environ}, limits).run(post, DOCUMENT)
 
 
-async def test_the_document_is_posted_and_the_answer_heard() -> None:
-    said = json.dumps({"decision": "block"})
-    async with serving({"/hook?a=1": answer(said, "text/plain")}) as server:
-        heard = await run(HttpPost(server.url("/hook?a=1")))
+async def test_the_document_is_posted_and_the_response_body_is_the_output() -> None:
+    body = json.dumps({"decision": "block"})
+    async with serving({"/hook?a=1": answer(body, "text/plain")}) as server:
+        output = await run_hook(HttpPost(server.url("/hook?a=1")))
 
     head = server.requests[0].lower()
-    assert heard == HookOutput(0, said)
+    assert output == HookOutput(0, body)
     assert head.startswith("post /hook?a=1 http/1.1\r\n")
     assert "content-type: application/json\r\n" in head
     assert f"content-length: {len(DOCUMENT)}\r\n" in head
 
 
-def headers_of(server: Server) -> dict[str, str]:
+def parse_headers(server: Server) -> dict[str, str]:
     lines = server.requests[0].split("\r\n\r\n")[0].split("\r\n")[1:]
     return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
 
 
-async def test_only_variables_that_are_named_are_put_into_headers() -> None:
+async def test_headers_expand_only_the_allowed_variables() -> None:
     headers = (("Authorization", "Bearer $TOKEN"), ("X-Two", "${TOKEN}/$OTHER/$"), ("a", "$"))
     async with serving({"/": answer("{}")}) as server:
         post = HttpPost(server.url(), headers, ("TOKEN", "UNSET"))
-        await run(post, TOKEN="s3cret", OTHER="hidden")
+        await run_hook(post, TOKEN="s3cret", OTHER="hidden")
 
-    sent = headers_of(server)
+    sent = parse_headers(server)
     assert sent["authorization"] == "Bearer s3cret"
     assert sent["x-two"] == "s3cret//$"
     assert sent["a"] == "$"
 
 
-async def test_settings_bound_the_variables_of_every_hook() -> None:
+async def test_settings_limit_the_variables_of_every_hook() -> None:
     limits = HttpLimits(variables=frozenset({"ONE"}))
     async with serving({"/": answer("{}")}) as server:
         post = HttpPost(server.url(), (("X", "[$ONE][$TWO]"),), ("ONE", "TWO"))
-        await run(post, limits, ONE="1", TWO="2")
+        await run_hook(post, limits, ONE="1", TWO="2")
 
-    assert headers_of(server)["x"] == "[1][]"
+    assert parse_headers(server)["x"] == "[1][]"
 
 
 @pytest.mark.parametrize(
@@ -73,101 +73,101 @@ async def test_settings_bound_the_variables_of_every_hook() -> None:
         ("Host", "elsewhere"),
     ],
 )
-async def test_a_header_that_cannot_be_sent_fails_the_hook_and_shows_no_value(
+async def test_an_invalid_header_fails_the_hook_without_showing_its_value(
     name: str, value: str
 ) -> None:
     async with serving({"/": answer("{}")}) as server:
         post = HttpPost(server.url(), ((name, "$SECRET"),), ("SECRET",))
-        heard = await run(post, SECRET=value)
+        output = await run_hook(post, SECRET=value)
 
-    assert isinstance(heard, HookFailure)
-    assert "cannot be sent" in heard.message
-    assert value not in heard.message
+    assert isinstance(output, HookFailure)
+    assert "cannot be sent" in output.message
+    assert value not in output.message
     assert server.requests == []
 
 
 async def test_a_redirect_is_not_followed() -> None:
     async with serving({"/": redirect("/other"), "/other": answer("{}")}) as server:
-        heard = await run(HttpPost(server.url()))
+        output = await run_hook(HttpPost(server.url()))
 
-    assert heard == HookFailure("answered with status 302, which decides nothing")
+    assert output == HookFailure("answered with status 302, which decides nothing")
     assert len(server.requests) == 1
 
 
-async def endless(stream: ByteStream) -> None:
+async def send_endless_body(stream: ByteStream) -> None:
     await stream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     while True:
         await stream.send(chunk)
 
 
-async def silent(stream: ByteStream) -> None:
+async def send_nothing(stream: ByteStream) -> None:
     await anyio.sleep_forever()
 
 
-async def drips(stream: ByteStream) -> None:
+async def send_partial_body(stream: ByteStream) -> None:
     await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
     await anyio.sleep_forever()
 
 
-async def nonsense(stream: ByteStream) -> None:
+async def send_ssh_banner(stream: ByteStream) -> None:
     await stream.send(b"SSH-2.0-OpenSSH_9.9\r\n")
 
 
-async def hangs_up(stream: ByteStream) -> None:
+async def close_connection(stream: ByteStream) -> None:
     return None
 
 
-async def test_a_flood_is_cut_off() -> None:
-    async with serving({"/": endless}) as server:
-        heard = await run(HttpPost(server.url()))
+async def test_a_response_over_the_limit_is_a_failure() -> None:
+    async with serving({"/": send_endless_body}) as server:
+        output = await run_hook(HttpPost(server.url()))
 
-    assert heard == HookFailure(f"answered with more than {MAX_RESPONSE_BYTES} bytes")
+    assert output == HookFailure(f"answered with more than {MAX_RESPONSE_BYTES} bytes")
 
 
-@pytest.mark.parametrize("script", [silent, drips])
-async def test_a_server_that_does_not_finish_is_left(script: Script) -> None:
+@pytest.mark.parametrize("script", [send_nothing, send_partial_body])
+async def test_a_response_that_does_not_end_times_out(script: Script) -> None:
     async with serving({"/": script}) as server:
-        heard = await run(HttpPost(server.url(), timeout=0.3))
+        output = await run_hook(HttpPost(server.url(), timeout=0.3))
 
-    assert heard == HookFailure("timed out after 0.3 s", timed_out=True)
+    assert output == HookFailure("timed out after 0.3 s", timed_out=True)
 
 
-@pytest.mark.parametrize("script", [nonsense, hangs_up])
-async def test_whatever_answers_there_is_a_failure_at_worst(script: Script) -> None:
+@pytest.mark.parametrize("script", [send_ssh_banner, close_connection])
+async def test_a_response_that_is_not_http_is_a_failure(script: Script) -> None:
     async with serving({"/": script}) as server:
-        heard = await run(HttpPost(server.url(), timeout=20))
+        output = await run_hook(HttpPost(server.url(), timeout=20))
 
-    assert isinstance(heard, HookFailure)
-    assert heard.message.startswith("cannot be reached: ")
-
-
-async def test_nobody_there_is_a_failure() -> None:
-    heard = await run(HttpPost("http://127.0.0.1:1/", timeout=20))
-
-    assert isinstance(heard, HookFailure)
-    assert heard.message.startswith("cannot be reached: ")
+    assert isinstance(output, HookFailure)
+    assert output.message.startswith("cannot be reached: ")
 
 
-async def test_a_packed_answer_is_not_unpacked() -> None:
-    packed = answer(b"\x1f\x8b\x08", "application/json", Content_Encoding="gzip")
-    async with serving({"/": packed}) as server:
-        heard = await run(HttpPost(server.url()))
+async def test_a_refused_connection_is_a_failure() -> None:
+    output = await run_hook(HttpPost("http://127.0.0.1:1/", timeout=20))
 
-    assert heard == HookFailure("answered 200 with something that is no JSON object")
-    assert headers_of(server)["accept-encoding"] == "identity"
+    assert isinstance(output, HookFailure)
+    assert output.message.startswith("cannot be reached: ")
 
 
-async def test_a_url_that_settings_do_not_allow_is_not_visited() -> None:
+async def test_a_compressed_response_is_not_decompressed() -> None:
+    compressed = answer(b"\x1f\x8b\x08", "application/json", Content_Encoding="gzip")
+    async with serving({"/": compressed}) as server:
+        output = await run_hook(HttpPost(server.url()))
+
+    assert output == HookFailure("answered 200 with something that is no JSON object")
+    assert parse_headers(server)["accept-encoding"] == "identity"
+
+
+async def test_a_url_that_settings_do_not_allow_is_not_requested() -> None:
     limits = HttpLimits(AllowedUrls([["https://example.com/*"]]))
     async with serving({"/": answer("{}")}) as server:
-        heard = await run(HttpPost(server.url()), limits)
+        output = await run_hook(HttpPost(server.url()), limits)
 
-    assert heard == HookFailure("its URL is not among allowedHttpHookUrls")
+    assert output == HookFailure("its URL is not among allowedHttpHookUrls")
     assert server.requests == []
 
 
-async def test_a_secret_in_a_url_is_in_no_label() -> None:
+async def test_the_label_of_a_url_hook_omits_its_secrets() -> None:
     assert HttpPost("https://me:pw@h.example:8/p/q?token=1#x").label == "https://h.example:8/p/q"
 
 
@@ -197,11 +197,11 @@ async def test_a_secret_in_a_url_is_in_no_label() -> None:
         ("nonsense", "https://nonsense/", False),
     ],
 )
-def test_which_urls_a_pattern_allows(pattern: str, url: str, allowed: bool) -> None:
+def test_a_pattern_allows_only_the_urls_it_matches(pattern: str, url: str, allowed: bool) -> None:
     assert AllowedUrls([[pattern]]).allows(url) is allowed
 
 
-def test_no_list_allows_everything_an_empty_one_nothing_and_several_what_all_allow() -> None:
+def test_a_url_must_match_every_list_and_no_list_allows_every_url() -> None:
     assert AllowedUrls().allows("https://a/")
     assert not AllowedUrls([[]]).allows("https://a/")
     assert not AllowedUrls([["*"], []]).allows("https://a/")
