@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and settings of all tests."""
 
 import os
 from pathlib import Path
@@ -22,16 +22,30 @@ settings.register_profile(
 )
 settings.load_profile("deep" if IS_DEEP else "quick")
 
+LONG_MODULES = (
+    "e2e/test_conformance_chained.py",
+    "e2e/test_conformance.py",
+    "docs/test_readme.py",
+    "e2e/test_http_load.py",
+    "e2e/test_published_servers.py",
+    "e2e/test_startup_cost.py",
+)
+"""They start first, so that no worker waits for one of them at the end of a parallel run."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG_MODULES))
+
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Our transports rest on asyncio's pipes; the rest of the code is plain anyio."""
+    """The transports use asyncio's pipes; the rest of the code is plain anyio."""
     return "asyncio"
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of cases written by others; tests that need it skip where it is absent."""
+    """Return the folder of cases written by others; skip the test if it is absent."""
     beside = Path(__file__).parents[2] / "shared" / "data"
     folder = Path(os.environ.get("MCP_DISPATCH_DATA", beside))
     if not folder.is_dir():
@@ -41,5 +55,5 @@ def data_dir() -> Path:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Installation:
-    """A workspace with nothing in it and no rules; tests add what they need."""
+    """An installation with an empty workspace and no rules; tests add what they need."""
     return Installation(tmp_path)
