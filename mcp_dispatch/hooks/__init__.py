@@ -1,1 +1,1 @@
-"""Scripts of the user's that review calls."""
+"""Hooks: programs, URLs and tools that the user configures to review calls."""

@@ -150,7 +150,7 @@ class Hooks:
     async def run_permission_request(
         self, checked: CheckedCall, context: HookContext
     ) -> PreHookResult:
-        """Run PermissionRequest hooks before a person is timeouts. The result is empty if no hook
+        """Run PermissionRequest hooks before a person is asked. The result is empty if no hook
         answers."""
         replies = await self._run_for_call(
             HookEventName.PERMISSION_REQUEST,
@@ -244,7 +244,7 @@ class Hooks:
         self, server: str, params: JsonObject, context: HookContext
     ) -> JsonObject | None:
         """Run Elicitation hooks for the `params` of `elicitation/create`. Return a hook's answer,
-        `{"action": …, "content"?: …}`, or None if the client is to be timeouts.
+        `{"action": …, "content"?: …}`, or None if the client is to be asked.
 
         The content is not validated against the requested schema; the upstream server does that.
         """

@@ -1,1 +1,1 @@
-"""The pipeline in a program of one's own."""
+"""The Python library: the pipeline for an agent loop."""

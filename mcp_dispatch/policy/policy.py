@@ -1,4 +1,4 @@
-"""Decides about calls: every source casts votes, and the highest tier with a vote decides."""
+"""Decides about calls: every source casts votes, and the first tier with a vote decides."""
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ class Policy:
         return decide(map(self._deny_instead_of_ask, votes))
 
     def collect_votes(self, subject: Subject) -> list[Vote]:
-        """Return all votes except those of hooks and the tool; the last is always the soft ask."""
+        """Return all votes except those of hooks and the tool; the last is always the fallback vote."""
         return VoteCollector(self._config, collect_facts(subject, self.home)).collect()
 
     def find_tool_deny(self, rule_name: str, exposed_name: str, server: str | None) -> Vote | None:

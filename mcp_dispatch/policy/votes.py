@@ -52,7 +52,7 @@ class VoteCollector:
         self._workspace_anchors = self._anchors.with_directories(config.workspace)
 
     def collect(self) -> list[Vote]:
-        """Return the votes; the last one is always the soft ask."""
+        """Return the votes; the last one is always the fallback vote."""
         return [
             *self._collect_rule_votes(),
             *self._collect_boundary_votes(),

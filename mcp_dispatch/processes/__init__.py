@@ -1,1 +1,1 @@
-"""Child processes that never outlive us."""
+"""Child processes, which end with the server."""

@@ -1,1 +1,1 @@
-"""The one list of tools: assembled, named, deduped."""
+"""The registry of tools: names, order, deferral."""

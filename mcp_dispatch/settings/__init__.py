@@ -1,1 +1,1 @@
-"""The settings files: their shape, their layers, their origin."""
+"""Settings files: layers, parsing, merging, trust."""

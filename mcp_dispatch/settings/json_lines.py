@@ -44,13 +44,13 @@ EMPTY_LAYOUT = JsonLayout((), ())
 
 def parse_layout(text: str) -> JsonLayout:
     """Return the layout of `text`, which must be valid JSON."""
-    surveyor = _LayoutParser()
+    parser = _LayoutParser()
     line, measured = 1, 0
     for token in _TOKEN.finditer(text):
         line += text.count("\n", measured, token.start())
         measured = token.start()
-        surveyor.feed(token.group(), line)
-    return JsonLayout(tuple(surveyor.leaves), tuple(surveyor.repeated_keys), surveyor.depth)
+        parser.feed(token.group(), line)
+    return JsonLayout(tuple(parser.leaves), tuple(parser.repeated_keys), parser.depth)
 
 
 class _LayoutParser:

@@ -107,10 +107,10 @@ def is_workspace_kind(kind: LayerKind) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One file. `anchor` is what a path rule `/p` of it starts from, where that is not its folder.
+    """One settings file. `anchor` is where its path rules `/p` start, if not at its folder.
 
-    Of a file with `servers_only`, nothing but `mcpServers` is read, and that of the object at
-    `inside`. In a file with `notes`, a program keeps its own things beside: it may be large.
+    With `servers_only`, only `mcpServers` of the object at `object_path` is read. With
+    `is_state_file`, another program also keeps its state in the file, so it may be large.
     """
 
     kind: LayerKind
@@ -134,8 +134,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class SettingsSources:
-    """Where to look. `claude_dir` is Claude Code's own directory, and `claude_notes` the file in
-    which it keeps a person's servers; None where they are not asked for."""
+    """Where settings are read from. `claude_dir` is Claude Code's own directory, and
+    `claude_state_file` the file with the servers of its user; None if they are not requested."""
 
     config_dir: Path
     flags: tuple[Path, ...] = ()

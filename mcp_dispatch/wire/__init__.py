@@ -1,1 +1,1 @@
-"""Bytes to messages and back: framing, codec, and our seam to the MCP SDK."""
+"""Bytes to messages and back: framing, codec, and the adapter to the MCP SDK."""

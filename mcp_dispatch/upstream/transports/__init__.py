@@ -1,1 +1,1 @@
-"""Servers that are reached over HTTP: streamable HTTP in both eras, and HTTP+SSE before it."""
+"""Transports to upstream servers: stdio, streamable HTTP, HTTP+SSE."""
