@@ -185,9 +185,9 @@ def test_serve_call_explain_and_the_library_decide_alike(tmp_path: Path) -> None
 
     assert len(CALLS) == len(by_explain) == 60
     differences = [
-        (call, {"explain": expected} | {way: found[number] for way, found in decisions.items()})
+        (call, {"explain": expected} | {name: values[number] for name, values in decisions.items()})
         for number, (call, expected) in enumerate(zip(CALLS, by_explain, strict=True))
-        if {found[number] for found in decisions.values()} != {expected}
+        if {values[number] for values in decisions.values()} != {expected}
     ]
     assert differences == []
     assert set(by_explain) == {"allow", "ask", "deny"}

@@ -1,4 +1,4 @@
-"""Settings change while the server runs: rules, hooks and variables, without dropping a call."""
+"""Rules, hooks and variables that change while the server runs."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support.home import Home
 from tests.support.paths import ROOT
 
 
-def denial(rule: str, file: Path) -> str:
+def format_denial(rule: str, file: Path) -> str:
     return f"Permission to use Bash has been denied: a deny rule forbids it ({rule} in {file}:1)."
 
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-async def test_a_rule_that_is_written_while_the_server_runs_counts_from_then_on(home: Home) -> None:
+async def test_a_rule_added_while_the_server_runs_applies_to_the_next_call(home: Home) -> None:
     home.write(home.user, {"permissions": {"allow": ["Bash(printf a)"]}})
 
     async with home.app() as running:
@@ -39,10 +39,10 @@ async def test_a_rule_that_is_written_while_the_server_runs_counts_from_then_on(
         after = await running.bash("printf a")
 
     assert before == "a"
-    assert after == denial("Bash(printf:*)", home.user)
+    assert after == format_denial("Bash(printf:*)", home.user)
 
 
-async def test_files_that_did_not_exist_when_the_server_started_count_as_well(home: Home) -> None:
+async def test_a_settings_file_created_after_the_start_takes_effect(home: Home) -> None:
     async with home.app() as running:
         await running.after(
             lambda: home.write(home.project, {"permissions": {"deny": ["Bash(printf:*)"]}})
@@ -56,11 +56,11 @@ async def test_files_that_did_not_exist_when_the_server_started_count_as_well(ho
         )
         allowed = await running.bash("echo b")
 
-    assert denied == denial("Bash(printf:*)", home.project)
+    assert denied == format_denial("Bash(printf:*)", home.project)
     assert allowed == "b"
 
 
-async def test_a_file_that_breaks_loosens_nothing_and_the_others_still_change(
+async def test_a_file_that_becomes_invalid_keeps_its_rules_and_other_files_still_reload(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     home.write(home.user, {"permissions": {"deny": ["Bash(printf:*)"], "allow": ["Bash(echo:*)"]}})
@@ -73,15 +73,15 @@ async def test_a_file_that_breaks_loosens_nothing_and_the_others_still_change(
         )
         now_denied = await running.bash("echo a")
 
-    assert still_denied == denial("Bash(printf:*)", home.user)
-    assert now_denied == denial("Bash(echo:*)", home.project)
+    assert still_denied == format_denial("Bash(printf:*)", home.user)
+    assert now_denied == format_denial("Bash(echo:*)", home.project)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         f"{home.user}: not JSON: Expecting value at line 1, column 27; what it said before stays "
         "in force"
     ]
 
 
-async def test_a_managed_file_that_appears_broken_leaves_everything_as_it_was(
+async def test_a_new_managed_file_that_is_invalid_leaves_all_settings_unchanged(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     home.write(home.user, {"permissions": {"deny": ["Bash(printf:*)"]}})
@@ -94,7 +94,7 @@ async def test_a_managed_file_that_appears_broken_leaves_everything_as_it_was(
         running.app.reload()
         denied = await running.bash("printf a")
 
-    assert denied == denial("Bash(printf:*)", home.user)
+    assert denied == format_denial("Bash(printf:*)", home.user)
     errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert set(errors) == {
         f"{part}: not JSON: Expecting property name enclosed in double quotes at line 1, column 2; "
@@ -102,7 +102,7 @@ async def test_a_managed_file_that_appears_broken_leaves_everything_as_it_was(
     }
 
 
-async def test_a_broken_managed_file_stops_the_start(home: Home) -> None:
+async def test_an_invalid_managed_file_prevents_the_start(home: Home) -> None:
     file = home.managed / "settings.json"
     home.write(file, "[]")
 
@@ -113,12 +113,12 @@ async def test_a_broken_managed_file_stops_the_start(home: Home) -> None:
     assert str(raised.value) == f"{file}: expected an object at the top"
 
 
-async def test_trust_takes_effect_in_a_server_that_is_running_and_so_does_its_end(
+async def test_trust_and_untrust_take_effect_in_a_running_server(
     home: Home,
 ) -> None:
     home.write(home.project, {"permissions": {"allow": ["Bash(printf:*)"]}, "env": {"STAGE": "x"}})
 
-    async def mcp_dispatch(*arguments: str) -> None:
+    async def run_command(*arguments: str) -> None:
         command = [sys.executable, "-m", "mcp_dispatch", *arguments, str(home.root)]
         environ = {"MCP_DISPATCH_CONFIG_DIR": str(home.user.parent)}
         await anyio.run_process(command, env=environ, cwd=ROOT)
@@ -126,10 +126,10 @@ async def test_trust_takes_effect_in_a_server_that_is_running_and_so_does_its_en
     async with home.app() as running:
         before = await running.call("Bash", {"command": "printf $STAGE"})
         async with running.reloading():
-            await mcp_dispatch("trust", "--yes")
+            await run_command("trust", "--yes")
         trusted = await running.bash("printf $STAGE")
         async with running.reloading():
-            await mcp_dispatch("untrust")
+            await run_command("untrust")
         after = await running.call("Bash", {"command": "printf $STAGE"})
 
     assert isinstance(before, Refusal)
@@ -137,10 +137,10 @@ async def test_trust_takes_effect_in_a_server_that_is_running_and_so_does_its_en
     assert isinstance(after, Refusal)
 
 
-async def test_variables_of_settings_reach_commands_and_hooks_and_change_with_them(
+async def test_variables_of_the_settings_reach_commands_and_hooks_and_follow_changes(
     home: Home,
 ) -> None:
-    def settings(value: str) -> Mapping[str, Any]:
+    def build_settings(value: str) -> Mapping[str, Any]:
         hook = {"type": "command", "command": "printf $STAGE >> hook.log"}
         return {
             "env": {"STAGE": value, "MCP_DISPATCH_X": "never"},
@@ -148,11 +148,11 @@ async def test_variables_of_settings_reach_commands_and_hooks_and_change_with_th
             "permissions": {"allow": ["Bash"]},
         }
 
-    home.write(home.user, settings("one"))
+    home.write(home.user, build_settings("one"))
 
     async with home.app() as running:
         first = await running.bash('printf "$STAGE$MCP_DISPATCH_X"')
-        await running.after(lambda: home.write(home.user, settings("two")))
+        await running.after(lambda: home.write(home.user, build_settings("two")))
         second = await running.bash("printf $STAGE")
 
     assert (first, second) == ("one", "two")
@@ -181,7 +181,7 @@ async def test_cve_2025_59536_nothing_of_an_untrusted_workspace_is_started(home:
     assert not (home.folder / "ran").exists()
 
 
-async def test_the_same_problem_is_told_once_however_often_settings_are_read(
+async def test_a_problem_is_logged_once_across_reloads(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     home.write(home.user, {"permissions": {"allow": [7]}})
@@ -197,7 +197,7 @@ async def test_the_same_problem_is_told_once_however_often_settings_are_read(
     ]
 
 
-async def test_what_is_read_once_says_so_when_it_changes(
+async def test_a_change_of_a_setting_that_is_read_only_at_the_start_is_logged(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with home.app() as running:
@@ -212,39 +212,39 @@ async def test_what_is_read_once_says_so_when_it_changes(
     ]
 
 
-async def test_claude_codes_files_are_mentioned_once_where_they_are_not_read(
+async def test_claude_code_settings_that_are_not_read_are_logged_once(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "mcp_dispatch.app.options")
-    theirs = home.folder / "claude" / "settings.json"
-    home.write(theirs, {"permissions": {"deny": ["Bash(printf:*)"]}})
+    claude_file = home.folder / "claude" / "settings.json"
+    home.write(claude_file, {"permissions": {"deny": ["Bash(printf:*)"]}})
 
     async with home.app():
         pass
     async with home.app(replace(home.options, claude_settings=True)) as running:
         denied = await running.bash("printf a")
 
-    mentioned = [each.message for each in caplog.records if "--claude-settings" in each.message]
-    assert mentioned == [f"not read without --claude-settings: {theirs}"]
-    assert denied == denial("Bash(printf:*)", theirs)
+    logged = [each.message for each in caplog.records if "--claude-settings" in each.message]
+    assert logged == [f"not read without --claude-settings: {claude_file}"]
+    assert denied == format_denial("Bash(printf:*)", claude_file)
 
 
-async def test_the_clients_root_brings_the_settings_of_that_workspace(home: Home) -> None:
+async def test_a_root_of_the_client_loads_the_settings_of_that_workspace(home: Home) -> None:
     home.write(home.project, {"permissions": {"deny": ["Bash(printf:*)"]}})
 
     async with home.app(replace(home.options, workspace=None)) as running:
         running.app.use_roots([home.root])
         denied = await running.bash("printf a")
 
-    assert denied == denial("Bash(printf:*)", home.project)
+    assert denied == format_denial("Bash(printf:*)", home.project)
 
 
-async def until_list_changed(server: RawServer) -> None:
+async def wait_for_list_changed(server: RawServer) -> None:
     while (await server.receive()).get("method") != "notifications/tools/list_changed":
         pass
 
 
-async def listed(server: RawServer, id: str) -> list[str]:
+async def list_tool_names(server: RawServer, id: str) -> list[str]:
     await server.send({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {}})
     result = (await server.answer(id))["result"]
     assert isinstance(result, dict)
@@ -255,7 +255,7 @@ async def listed(server: RawServer, id: str) -> list[str]:
 
 @pytest.fixture
 def pipes(installed: Installation) -> Iterator[tuple[int, int]]:
-    """`began`, which a command writes, and `go`, which it reads: open at both ends, never blocking."""
+    """Yield descriptors of two FIFOs: a command writes to `began` and reads from `go`."""
     ends: list[int] = []
     for name in ("began", "go"):
         os.mkfifo(installed.workspace / name)
@@ -265,7 +265,7 @@ def pipes(installed: Installation) -> Iterator[tuple[int, int]]:
         os.close(end)
 
 
-async def test_over_stdio_a_call_in_flight_survives_a_change_and_the_next_one_is_judged_by_it(
+async def test_a_running_call_survives_a_reload_and_the_next_call_uses_the_new_rules(
     installed: Installation, pipes: tuple[int, int]
 ) -> None:
     began, go = pipes
@@ -275,18 +275,18 @@ async def test_over_stdio_a_call_in_flight_survives_a_change_and_the_next_one_is
     async with raw_server(installed) as server:
         with anyio.fail_after(30):
             await server.greet()
-            before = await listed(server, "list-1")
+            before = await list_tool_names(server, "list-1")
             await server.send(tools_call("slow", "Bash", command="echo > began; head -c 8 go"))
             await anyio.wait_readable(began)
             rules = {"permissions": {"deny": ["Bash(echo:*)", "Write"]}}
             file.write_text(json.dumps(rules), encoding="utf-8")
-            await until_list_changed(server)
+            await wait_for_list_changed(server)
             os.write(go, b"finished")
             slow = await server.answer("slow")
             await server.send(tools_call("next", "Bash", command="echo again"))
             denied = await server.answer("next")
-            after = await listed(server, "list-2")
+            after = await list_tool_names(server, "list-2")
 
     assert text_in(slow) == "finished"
-    assert denial("Bash(echo:*)", file) in text_in(denied)
+    assert format_denial("Bash(echo:*)", file) in text_in(denied)
     assert [name for name in before if name not in after] == ["Write"]

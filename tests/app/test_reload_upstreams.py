@@ -1,4 +1,4 @@
-"""Servers from settings files, and what becomes of them when the files change."""
+"""Upstream servers from settings files, and how they follow changes of the files."""
 
 import json
 import os
@@ -30,7 +30,7 @@ ALLOWED = {
 
 
 class Home:
-    """A person's config directory and workspace, and the application over them."""
+    """A config directory, a workspace, and the application that uses them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,20 +49,20 @@ class Home:
         )
         self.write(self.config / "settings.json", ALLOWED)
 
-    def log(self, name: str) -> Path:
+    def locate_log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def raw(self, name: str, *options: str, **more: Any) -> dict[str, Any]:
-        args = ["-S", "-E", RAW, "--log", str(self.log(name)), *options]
+    def build_entry(self, name: str, *options: str, **more: Any) -> dict[str, Any]:
+        args = ["-S", "-E", RAW, "--log", str(self.locate_log(name)), *options]
         return {"command": sys.executable, "args": args, **more}
 
     def write(self, path: Path, content: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name("beside")
-        beside.write_text(json.dumps(content), encoding="utf-8")
-        beside.replace(path)
+        temporary = path.with_name("temporary")
+        temporary.write_text(json.dumps(content), encoding="utf-8")
+        temporary.replace(path)
 
-    def serve(self, path: Path, **servers: Any) -> None:
+    def write_servers(self, path: Path, **servers: Any) -> None:
         self.write(path, {"mcpServers": servers})
 
     @asynccontextmanager
@@ -88,13 +88,14 @@ class Running:
         self.app = app
         self._listener = listener
 
-    async def servers(self) -> list[str]:
-        """The servers that offer an `echo`."""
+    async def list_servers(self) -> list[str]:
+        """Return the servers that have an `echo` tool."""
         with anyio.fail_after(30):
             names = [str(each["name"]) for each in await self.app.list_definitions()]
         return [name.removesuffix("__echo") for name in names if name.endswith("__echo")]
 
-    async def after(self, change: Callable[[], None]) -> None:
+    async def apply_change(self, change: Callable[[], None]) -> None:
+        """Make a change and wait until the settings are reloaded."""
         self._listener.reloaded = anyio.Event()
         with anyio.fail_after(30):
             change()
@@ -108,7 +109,7 @@ class Running:
         raise AssertionError("the deadline passed")
 
 
-def structured(outcome: Outcome) -> JsonObject:
+def extract_structured(outcome: Outcome) -> JsonObject:
     assert isinstance(outcome, Completed), outcome
     content = outcome.wire["structuredContent"]
     assert isinstance(content, dict)
@@ -121,64 +122,70 @@ def home(tmp_path: Path) -> Home:
 
 
 async def test_the_servers_of_the_user_and_of_a_trusted_workspace_run(home: Home) -> None:
-    home.serve(home.servers, mine=home.raw("mine"))
-    home.serve(home.root / ".mcp.json", theirs=home.raw("theirs"))
+    home.write_servers(home.servers, mine=home.build_entry("mine"))
+    home.write_servers(home.root / ".mcp.json", theirs=home.build_entry("theirs"))
 
     async with home.app() as running:
-        untrusted = await running.servers()
+        untrusted = await running.list_servers()
     environ = dict(home.options.environ)
     trusted = CliRunner().invoke(command, ["trust", str(home.root), "--yes"], env=environ)
     async with home.app() as running:
-        after = await running.servers()
+        after = await running.list_servers()
 
     assert trusted.exit_code == 0, trusted.output
     assert untrusted == ["mine"]
-    assert len(list_starts(home.log("theirs"))) == 1
+    assert len(list_starts(home.locate_log("theirs"))) == 1
     assert after == ["mine", "theirs"]
 
 
-async def test_a_change_of_a_file_reaches_exactly_the_servers_whose_entries_changed(
+async def test_a_file_change_restarts_only_the_servers_whose_entries_changed(
     home: Home,
 ) -> None:
-    same, gone = home.raw("same"), home.raw("gone")
-    home.serve(home.servers, same=same, gone=gone, other=home.raw("other"))
+    same, gone = home.build_entry("same"), home.build_entry("gone")
+    home.write_servers(home.servers, same=same, gone=gone, other=home.build_entry("other"))
 
     async with home.app() as running:
-        before = await running.servers()
-        await running.after(
-            lambda: home.serve(
+        before = await running.list_servers()
+        await running.apply_change(
+            lambda: home.write_servers(
                 home.servers,
-                new=home.raw("new"),
+                new=home.build_entry("new"),
                 same=same,
-                other=home.raw("other", "--page", "5"),
+                other=home.build_entry("other", "--page", "5"),
             )
         )
-        after = await running.servers()
-        (ended,) = list_starts(home.log("gone"))
+        after = await running.list_servers()
+        (ended,) = list_starts(home.locate_log("gone"))
         with anyio.fail_after(30):
             while is_running(ended):
                 await anyio.lowlevel.checkpoint()
 
     assert (before, after) == (["gone", "other", "same"], ["new", "other", "same"])
-    counts = {name: len(list_starts(home.log(name))) for name in ("same", "gone", "other", "new")}
+    counts = {
+        name: len(list_starts(home.locate_log(name))) for name in ("same", "gone", "other", "new")
+    }
     assert counts == {"same": 1, "gone": 1, "other": 2, "new": 1}
 
 
-async def test_a_call_in_flight_ends_on_the_server_it_began_on(home: Home, tmp_path: Path) -> None:
+async def test_a_running_call_finishes_on_the_server_process_where_it_started(
+    home: Home, tmp_path: Path
+) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    home.serve(home.servers, raw=home.raw("raw"))
+    home.write_servers(home.servers, raw=home.build_entry("raw"))
     outcomes: list[Outcome] = []
 
     async with home.app() as running, anyio.create_task_group() as tasks:
-        await running.servers()
+        await running.list_servers()
 
         async def call(name: str, **arguments: str) -> None:
             outcomes.append(await running.call(name, **arguments))
 
         tasks.start_soon(partial(call, "raw__stall", fifo=str(fifo)))
-        await wait_for_message(home.log("raw"), "tools/call")
-        await running.after(lambda: home.serve(home.servers, raw=home.raw("second")))
+        await wait_for_message(home.locate_log("raw"), "tools/call")
+        await running.apply_change(
+            lambda: home.write_servers(home.servers, raw=home.build_entry("second"))
+        )
         await call("raw__echo")
         await anyio.to_thread.run_sync(fifo.write_bytes, b"go")
 
@@ -186,14 +193,14 @@ async def test_a_call_in_flight_ends_on_the_server_it_began_on(home: Home, tmp_p
     assert isinstance(first, Completed)
     assert first.wire == {"content": [{"type": "text", "text": "went on"}]}
     assert isinstance(second, Completed)
-    assert len(list_starts(home.log("second"))) == 1
+    assert len(list_starts(home.locate_log("second"))) == 1
 
 
-async def test_a_file_named_by_a_flag_is_watched_and_holds_as_it_was_when_it_breaks(
+async def test_a_file_of_mcp_config_is_watched_and_keeps_its_servers_when_it_becomes_invalid(
     home: Home,
 ) -> None:
     file = home.folder / "servers.json"
-    home.serve(file, one=home.raw("one"))
+    home.write_servers(file, one=home.build_entry("one"))
     home.options = AppOptions(
         workspace=home.root,
         mcp_config=(file,),
@@ -202,55 +209,57 @@ async def test_a_file_named_by_a_flag_is_watched_and_holds_as_it_was_when_it_bre
     )
 
     async with home.app() as running:
-        await running.after(lambda: home.serve(file, two=home.raw("two")))
-        changed = await running.servers()
-        await running.after(lambda: home.write(file, {"mcpServers": 7}))
-        broken = await running.servers()
+        await running.apply_change(lambda: home.write_servers(file, two=home.build_entry("two")))
+        changed = await running.list_servers()
+        await running.apply_change(lambda: home.write(file, {"mcpServers": 7}))
+        broken = await running.list_servers()
 
     assert (changed, broken) == (["two"], ["two"])
 
 
-async def test_variables_of_the_settings_reach_a_server_that_may_see_them(home: Home) -> None:
+async def test_variables_of_the_settings_reach_servers_that_inherit_them(home: Home) -> None:
     settings = {**ALLOWED, "env": {"STAGE": "test", "TZ": "UTC"}}
     home.write(home.config / "settings.json", settings)
-    home.serve(
+    home.write_servers(
         home.servers,
-        plain=home.raw("plain"),
-        named=home.raw("named", inheritEnv=["STAGE"], env={"ALSO": "${STAGE}"}),
+        plain=home.build_entry("plain"),
+        named=home.build_entry("named", inheritEnv=["STAGE"], env={"ALSO": "${STAGE}"}),
     )
 
     async with home.app() as running:
-        plain = structured(await running.call("plain__environment"))
-        named = structured(await running.call("named__environment"))
-        await running.after(
+        plain = extract_structured(await running.call("plain__environment"))
+        named = extract_structured(await running.call("named__environment"))
+        await running.apply_change(
             lambda: home.write(
                 home.config / "settings.json", {**settings, "env": {"STAGE": "live", "TZ": "UTC"}}
             )
         )
-        later = structured(await running.call("named__environment"))
+        later = extract_structured(await running.call("named__environment"))
 
     assert (plain.get("STAGE"), plain.get("TZ")) == (None, "UTC")
     assert (named["STAGE"], named["ALSO"]) == ("test", "test")
     assert (later["STAGE"], later["ALSO"]) == ("live", "live")
     assert "s3cret" not in str(plain) + str(named)
-    assert len(list_starts(home.log("plain"))) == 1
+    assert len(list_starts(home.locate_log("plain"))) == 1
 
 
-async def test_calls_to_a_server_that_wants_it_run_one_at_a_time(
+async def test_calls_to_a_server_with_server_sharing_run_one_at_a_time(
     home: Home, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    home.serve(home.servers, raw=home.raw("raw", sharing="server"), other=home.raw("other"))
-    held: list[Any] = []
+    home.write_servers(
+        home.servers, raw=home.build_entry("raw", sharing="server"), other=home.build_entry("other")
+    )
+    calls: list[Any] = []
 
     async with home.app() as running, anyio.create_task_group() as tasks:
-        await running.servers()
+        await running.list_servers()
         tasks.start_soon(lambda: running.call("raw__stall", fifo=str(fifo)))
-        await wait_for_message(home.log("raw"), "tools/call")
+        await wait_for_message(home.locate_log("raw"), "tools/call")
         tasks.start_soon(lambda: running.call("raw__echo"))
         await running.call("other__echo")
-        held += await wait_for_message(home.log("raw"), "tools/call")
+        calls += await wait_for_message(home.locate_log("raw"), "tools/call")
         await anyio.to_thread.run_sync(fifo.write_bytes, b"go")
 
-    assert [params["name"] for params in held] == ["stall"]
+    assert [params["name"] for params in calls] == ["stall"]

@@ -1,4 +1,4 @@
-"""`mcp-dispatch call`: one tool, from a shell, through everything a client's call goes through."""
+"""`mcp-dispatch call`: one tool call from a shell through the whole pipeline."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.demo_upstream import DEMO
 TOUCH = json.dumps({"command": "touch made"})
 
 
-def test_a_built_in_tool_answers_on_standard_output(installed: Installation) -> None:
+def test_the_result_of_a_built_in_tool_is_printed_to_stdout(installed: Installation) -> None:
     installed.file("notes.txt", "first\n")
 
     done = installed.run("call", "Read", '{"file_path": "notes.txt"}')
@@ -24,7 +24,7 @@ def test_a_built_in_tool_answers_on_standard_output(installed: Installation) -> 
     assert [entry.get("tool") for entry in installed.journal()] == ["Read"]
 
 
-def test_the_tool_of_a_server_takes_arguments_from_standard_input_and_shows_its_result_whole(
+def test_an_upstream_tool_gets_arguments_from_stdin_and_its_whole_result_is_printed(
     installed: Installation,
 ) -> None:
     installed.rules(allow=["mcp__demo"]).upstream("demo", *DEMO)
@@ -37,23 +37,23 @@ def test_the_tool_of_a_server_takes_arguments_from_standard_input_and_shows_its_
     ]
 
 
-def test_where_nobody_can_be_asked_the_call_is_refused_with_the_line_that_allows_it(
+def test_without_a_terminal_the_call_is_refused_with_the_rule_that_would_allow_it(
     installed: Installation,
 ) -> None:
     refused = installed.run("call", "Bash", TOUCH)
-    whole = installed.run("call", "Bash", TOUCH, "--json")
+    as_json = installed.run("call", "Bash", TOUCH, "--json")
 
-    told = (
+    message = (
         "Permission to use Bash was not given: no rule covers this (permission mode default); "
         'there is no terminal to ask on. To allow it, add to "permissions" in settings.json: '
         '"allow": ["Bash(touch made:*)"].\n'
     )
-    assert (refused.stdout, refused.stderr, refused.returncode) == ("", told, 1)
-    assert (json.loads(whole.stdout)["isError"], whole.returncode) == (True, 1)
+    assert (refused.stdout, refused.stderr, refused.returncode) == ("", message, 1)
+    assert (json.loads(as_json.stdout)["isError"], as_json.returncode) == (True, 1)
     assert not (installed.workspace / "made").exists()
 
 
-def test_a_tool_that_fails_is_told_on_standard_error(installed: Installation) -> None:
+def test_the_error_of_a_failed_tool_is_printed_to_stderr(installed: Installation) -> None:
     installed.rules(allow=["mcp__demo"]).upstream("demo", *DEMO)
 
     failed = installed.run("call", "mcp__demo__remember", '{"note": ""}')
@@ -64,7 +64,7 @@ def test_a_tool_that_fails_is_told_on_standard_error(installed: Installation) ->
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "{", '"text"'])
-def test_arguments_that_are_no_object_are_bad_usage(
+def test_arguments_that_are_not_an_object_are_a_usage_error(
     arguments: str, installed: Installation
 ) -> None:
     done = installed.run("call", "Read", arguments)
@@ -74,7 +74,7 @@ def test_arguments_that_are_no_object_are_bad_usage(
     assert not installed.state.exists()
 
 
-def test_what_the_server_has_started_cannot_call_for_itself(installed: Installation) -> None:
+def test_a_process_that_the_server_started_cannot_run_call(installed: Installation) -> None:
     done = subprocess.run(
         installed.command_for("call", "Read", '{"file_path": "x"}'),
         env={**installed.environ, MARKER_VARIABLE: "1"},
@@ -89,56 +89,60 @@ def test_what_the_server_has_started_cannot_call_for_itself(installed: Installat
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
-async def test_in_a_terminal_the_person_there_is_asked(
+async def test_in_a_terminal_the_user_is_asked_for_approval(
     typed: bytes, code: int, installed: Installation
 ) -> None:
-    said, ended = await _in_a_terminal(installed, typed, "call", "Bash", TOUCH)
+    output, exit_code = await _run_in_terminal(installed, typed, "call", "Bash", TOUCH)
 
-    assert b"Allow Bash?" in said
-    assert b"command: touch made" in said
-    assert b"Asked because: no rule covers this" in said
-    assert ended == code
+    assert b"Allow Bash?" in output
+    assert b"command: touch made" in output
+    assert b"Asked because: no rule covers this" in output
+    assert exit_code == code
     assert (installed.workspace / "made").exists() == (code == 0)
 
 
-async def test_in_a_terminal_no_file_can_move_the_cursor(installed: Installation) -> None:
+async def test_control_characters_in_a_result_are_escaped_in_a_terminal(
+    installed: Installation,
+) -> None:
     installed.file("evil.txt", "\x1b[2Jgone")
     installed.rules(ask=["Read"])
 
-    said, _ = await _in_a_terminal(installed, b"yes\n", "call", "Read", '{"file_path": "evil.txt"}')
+    output, _ = await _run_in_terminal(
+        installed, b"yes\n", "call", "Read", '{"file_path": "evil.txt"}'
+    )
 
-    assert b"\x1b" not in said
-    assert b"\\x1b[2Jgone" in said
+    assert b"\x1b" not in output
+    assert b"\\x1b[2Jgone" in output
 
 
-async def _in_a_terminal(
+async def _run_in_terminal(
     installed: Installation, typed: bytes, *words: str
 ) -> tuple[bytes, int | None]:
-    """What was shown, and the exit code."""
-    ours, theirs = pty.openpty()
+    """Return the terminal output and the exit code."""
+    controller, terminal_end = pty.openpty()
     with anyio.fail_after(60):
         async with await anyio.open_process(
             installed.command_for(words[0], *words[1:]),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=terminal_end,
+            stdout=terminal_end,
+            stderr=terminal_end,
             env=installed.environ,
         ) as child:
-            os.close(theirs)
-            shown = b""
-            while b"[y/N] " not in shown:
-                shown += await _some(ours)
-            os.write(ours, typed)
-            while more := await _some(ours):
-                shown += more
+            os.close(terminal_end)
+            output = b""
+            while b"[y/N] " not in output:
+                output += await _read_terminal(controller)
+            os.write(controller, typed)
+            while more := await _read_terminal(controller):
+                output += more
             code = await child.wait()
-    os.close(ours)
-    return shown, code
+    os.close(controller)
+    return output, code
 
 
-async def _some(terminal: int) -> bytes:
+async def _read_terminal(terminal: int) -> bytes:
     await anyio.wait_readable(terminal)
     try:
         return os.read(terminal, 65536)
-    except OSError:  # nobody is on the other side any more
+    except OSError:  # the process has closed its end
         return b""

@@ -1,4 +1,4 @@
-"""`mcp-dispatch doctor`: what holds, what does not, and why."""
+"""`mcp-dispatch doctor`: the reported files, settings, errors and warnings."""
 
 import json
 import os
@@ -45,12 +45,12 @@ class Home:
     def flags(self) -> list[str]:
         return ["--workspace", str(self.root), "--state-dir", str(self.state)]
 
-    def doctor(self, *flags: str) -> tuple[int, str]:
+    def run_doctor(self, *flags: str) -> tuple[int, str]:
         environ = {"MCP_DISPATCH_CONFIG_DIR": str(self.config)}
         result = CliRunner().invoke(app, ["doctor", *self.flags, *flags], env=environ)
         return result.exit_code, result.output
 
-    def examine(self, **more: Any) -> DoctorReport:
+    def check(self, **more: Any) -> DoctorReport:
         environ = {"MCP_DISPATCH_CONFIG_DIR": str(self.config), "PATH": os.environ["PATH"]}
         return run_checks(
             SettingsOptions(
@@ -68,33 +68,33 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def errors(checkup: DoctorReport) -> list[str]:
-    return checkup.list_texts(Severity.ERROR)
+def list_errors(report: DoctorReport) -> list[str]:
+    return report.list_texts(Severity.ERROR)
 
 
-def warnings(checkup: DoctorReport) -> list[str]:
-    return checkup.list_texts(Severity.WARNING)
+def list_warnings(report: DoctorReport) -> list[str]:
+    return report.list_texts(Severity.WARNING)
 
 
-def test_without_any_file_everything_is_fine(home: Home):
-    code, text = home.doctor()
+def test_without_settings_files_there_are_no_errors_and_no_warnings(home: Home):
+    code, text = home.run_doctor()
 
     assert code == 0
     assert text.splitlines()[-1] == "No errors, no warnings."
     assert "  project        absent  " in text
 
 
-def test_the_page_names_files_layers_and_what_is_off(home: Home, tmp_path: Path):
+def test_the_report_lists_files_layers_and_withheld_entries(home: Home, tmp_path: Path):
     home.write(home.user, {"permissions": {"deny": ["Bash(rm:*)"]}})
     home.write(home.project, {"permissions": {"allow": ["Bash(a)"]}, "env": {"STAGE": "secret"}})
 
-    code, text = home.doctor("--permission-mode", "plan")
+    code, text = home.run_doctor("--permission-mode", "plan")
 
     start = text.index("\nworkspace")
     own = locate_own_file(home.config, home.root)
-    # Paths are as long as they are; everything else fits.
-    shown = " ".join(text[start:].split())
-    assert shown == " ".join(
+    # Line breaks depend on the length of the paths, so compare the words.
+    words = " ".join(text[start:].split())
+    assert words == " ".join(
         f"""
         workspace {home.root}
         config {home.config}
@@ -121,38 +121,38 @@ def test_the_page_names_files_layers_and_what_is_off(home: Home, tmp_path: Path)
     assert code == 0
 
 
-def test_lines_fit_a_terminal_of_80_columns_unless_a_path_does_not(home: Home):
+def test_only_lines_with_a_path_are_longer_than_80_columns(home: Home):
     long = "Bash(" + "word " * 40 + ")"
     home.write(home.project, {"permissions": {"allow": [long], "deny": ["Read("]}})
 
-    _, text = home.doctor()
+    _, text = home.run_doctor()
 
     too_long = [line for line in text.splitlines() if len(line) > 80]
     assert all("/" in line for line in too_long)
 
 
-def test_as_json_it_says_the_same(home: Home):
+def test_json_output_has_the_same_content(home: Home):
     home.write(home.project, {"permissions": {"allow": ["Bash(a)"], "defaultMode": "auto"}})
 
-    code, text = home.doctor("--json")
+    code, text = home.run_doctor("--json")
 
-    told = json.loads(text)
+    report = json.loads(text)
     file = str(home.project)
     assert code == 0
-    assert told["versions"] == {
+    assert report["versions"] == {
         "mcp-dispatch": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "mcp": version("mcp"),
         "platform": sys.platform,
     }
-    assert told["programs"].keys() == {"bash", "ripgrep"}
-    assert (told["workspace"], told["trust"]) == (str(home.root), "untrusted")
-    assert (told["mode"], told["rules"]) == ("default", 0)
-    assert {"layer": "project", "path": file, "state": "read"} in told["files"]
-    assert told["withheld"] == [
+    assert report["programs"].keys() == {"bash", "ripgrep"}
+    assert (report["workspace"], report["trust"]) == (str(home.root), "untrusted")
+    assert (report["mode"], report["rules"]) == ("default", 0)
+    assert {"layer": "project", "path": file, "state": "read"} in report["files"]
+    assert report["withheld"] == [
         {"file": file, "line": 4, "key": "permissions.allow", "value": "Bash(a)"}
     ]
-    assert told["refused"] == [
+    assert report["refused"] == [
         {
             "file": file,
             "line": 6,
@@ -161,48 +161,48 @@ def test_as_json_it_says_the_same(home: Home):
             "reason": "a workspace cannot choose this mode; use --permission-mode",
         }
     ]
-    assert (told["errors"], len(told["warnings"])) == ([], 2)
+    assert (report["errors"], len(report["warnings"])) == ([], 2)
 
 
-def test_a_file_that_cannot_be_read_is_an_error_in_every_layer(home: Home):
+def test_a_settings_file_that_is_not_json_is_an_error(home: Home):
     home.write(home.user, "{")
 
-    code, text = home.doctor()
+    code, text = home.run_doctor()
 
     assert code == 1
     assert "user           ignored " in text
     assert text.splitlines()[-1] == "1 error, no warnings."
 
 
-def test_what_would_stop_the_start_is_an_error_with_the_same_words(home: Home):
+def test_a_problem_that_prevents_the_start_is_an_error_with_the_same_message(home: Home):
     managed = home.write(home.root.parent / "managed" / "settings.json", "{")
 
-    checkup = home.examine(mcp_config=(home.root / "no.json",))
+    report = home.check(mcp_config=(home.root / "no.json",))
 
-    assert checkup.settings is None
-    assert errors(checkup) == [
+    assert report.settings is None
+    assert list_errors(report) == [
         f"{managed}: not JSON: Expecting property name enclosed in double quotes at line 1, "
         "column 2",
         f"{home.root / 'no.json'}: cannot be read: No such file or directory",
     ]
 
 
-def test_rules_hooks_and_servers_that_cannot_work_are_named(home: Home, tmp_path: Path):
+def test_invalid_rules_hooks_and_servers_are_reported(home: Home, tmp_path: Path):
     home.write(
         home.user,
         {"permissions": {"deny": ["Read("]}, "hooks": {"PreToolUse": [{"hooks": [{"type": "x"}]}]}},
     )
     servers = home.write(tmp_path / "servers.json", {"mcpServers": {"a__b": {"command": "x"}}})
 
-    checkup = home.examine(mcp_config=(servers,))
+    report = home.check(mcp_config=(servers,))
 
-    assert [each.split(":")[0] for each in errors(checkup)] == [str(home.user)]
-    assert "permissions.deny" in errors(checkup)[0]
-    places = sorted(each.split(":")[0] for each in warnings(checkup))
-    assert places == sorted([str(home.user), str(servers)])
+    assert [each.split(":")[0] for each in list_errors(report)] == [str(home.user)]
+    assert "permissions.deny" in list_errors(report)[0]
+    files = sorted(each.split(":")[0] for each in list_warnings(report))
+    assert files == sorted([str(home.user), str(servers)])
 
 
-def test_an_example_that_the_rules_do_not_fulfil_is_an_error(home: Home):
+def test_a_rule_test_that_fails_is_an_error(home: Home):
     home.write(
         home.user,
         {
@@ -216,7 +216,7 @@ def test_an_example_that_the_rules_do_not_fulfil_is_an_error(home: Home):
         },
     )
 
-    (error,) = errors(home.examine())
+    (error,) = list_errors(home.check())
 
     assert error.startswith(
         f"{home.user}:14: dispatch.ruleTests: Bash(rm -r build): expected allow"
@@ -224,45 +224,43 @@ def test_an_example_that_the_rules_do_not_fulfil_is_an_error(home: Home):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such permissions")
-def test_files_and_directories_that_others_can_write_are_named(home: Home):
+def test_files_and_directories_that_others_can_write_are_reported(home: Home):
     home.write(home.user, {}).chmod(0o666)
     home.config.chmod(0o770)
     home.state.mkdir()
     home.state.chmod(0o755)
 
-    checkup = home.examine()
+    report = home.check()
 
-    assert errors(checkup) == [
+    assert list_errors(report) == [
         f"the settings file {home.user}: everybody can write it; run chmod o-w"
     ]
-    assert warnings(checkup) == [
+    assert list_warnings(report) == [
         f"the config directory {home.config}: its group can write it; run chmod g-w",
         f"the state directory {home.state}: others can read it; the server will close it",
     ]
 
 
-def test_programs_that_are_missing_are_named(home: Home):
+def test_missing_programs_are_reported(home: Home):
     environ = {"MCP_DISPATCH_CONFIG_DIR": str(home.config), "PATH": str(home.root)}
 
-    checkup = run_checks(
-        SettingsOptions(workspace=home.root, state_dir=home.state, environ=environ)
-    )
+    report = run_checks(SettingsOptions(workspace=home.root, state_dir=home.state, environ=environ))
 
-    assert checkup.programs["bash"] is None
-    assert "bash was not found; the Bash tool needs it" in warnings(checkup)
+    assert report.programs["bash"] is None
+    assert "bash was not found; the Bash tool needs it" in list_warnings(report)
 
 
-def test_nothing_is_made_and_nothing_is_started(home: Home, tmp_path: Path):
+def test_doctor_creates_no_file_and_starts_no_process(home: Home, tmp_path: Path):
     hook = {"type": "command", "command": f"touch {tmp_path}/ran"}
     home.write(home.user, {"hooks": {"PreToolUse": [{"hooks": [hook]}]}})
     before = sorted(tmp_path.rglob("*"))
 
-    home.doctor()
+    home.run_doctor()
 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_upstreams_are_looked_at_without_being_started(home: Home) -> None:
+def test_upstreams_are_checked_without_being_started(home: Home) -> None:
     servers = home.write(
         home.root / "servers.json",
         {
@@ -274,22 +272,22 @@ def test_upstreams_are_looked_at_without_being_started(home: Home) -> None:
         },
     )
     chosen = select_servers([ServerFile(servers, read_file_entries(servers))], Settings(), None, {})
-    memory = CatalogueCache(StateDirectory.open(home.state).catalogue, clock=lambda: 0.0)
+    cache = CatalogueCache(StateDirectory.open(home.state).catalogue, clock=lambda: 0.0)
     for config in chosen.servers[1:]:
-        dossier = CachedServer(config, memory)
-        dossier.record_listing(Listing(({"name": "log", "description": "reads"},)))
-    dossier = CachedServer(chosen.servers[2], memory)
-    dossier.record_listing(Listing(({"name": "log", "description": "writes"},)))
-    dossier.record_failure("exited with code 3")
+        cached_server = CachedServer(config, cache)
+        cached_server.record_listing(Listing(({"name": "log", "description": "reads"},)))
+    cached_server = CachedServer(chosen.servers[2], cache)
+    cached_server.record_listing(Listing(({"name": "log", "description": "writes"},)))
+    cached_server.record_failure("exited with code 3")
 
-    checkup = home.examine(mcp_config=(servers,))
+    report = home.check(mcp_config=(servers,))
 
-    assert errors(checkup) == [
+    assert list_errors(report) == [
         f"{servers}: mcpServers.gone.command: no program 'no-such-program-anywhere' can be found; "
         "install it, or name it by its whole path"
     ]
     log = home.state / "logs" / "two.stderr.log"
-    assert warnings(checkup)[-3:] == [
+    assert list_warnings(report)[-3:] == [
         f"server two: when it was last tried it exited with code 3; see {log}",
         'server two: log changed on 1970-01-01: description: "reads" → "writes"',
         "mcp__two__log is not listed: mcp__one__log has the name log; call it as mcp__two__log",

@@ -1,4 +1,4 @@
-"""`mcp-dispatch explain`: one call, many calls, and the examples that rules carry."""
+"""`mcp-dispatch explain`: one call, a batch of calls, and rule tests."""
 
 import json
 import os
@@ -45,8 +45,8 @@ class Machine:
             timeout=60,
         )
 
-    def batch(self, *entries: object) -> list[dict[str, Any]]:
-        """Each entry as a line; texts as they are."""
+    def explain_batch(self, *entries: object) -> list[dict[str, Any]]:
+        """Explain each entry as one line of a batch; a string is used as the line itself."""
         lines = [entry if isinstance(entry, str) else json.dumps(entry) for entry in entries]
         done = self.run("--batch", "-", text="".join(f"{line}\n" for line in lines))
         assert (done.stderr, done.returncode) == ("", 0)
@@ -55,9 +55,9 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    made = Machine(tmp_path)
-    made.workspace.mkdir()
-    made.write(
+    machine = Machine(tmp_path)
+    machine.workspace.mkdir()
+    machine.write(
         {
             "permissions": {
                 "allow": ["Bash(make:*)", "mcp__demo__get_*"],
@@ -66,10 +66,10 @@ def machine(tmp_path: Path) -> Machine:
             }
         }
     )
-    return made
+    return machine
 
 
-def test_the_decision_comes_first_and_every_vote_after_it_with_file_and_line(machine: Machine):
+def test_the_decision_is_printed_before_every_vote_with_its_file_and_line(machine: Machine):
     done = machine.run("Bash", json.dumps({"command": "make push; rm x"}))
 
     assert done.stdout == (
@@ -91,23 +91,23 @@ def test_the_decision_comes_first_and_every_vote_after_it_with_file_and_line(mac
     assert (done.stderr, done.returncode) == ("", 0)
 
 
-def test_what_no_rule_covers_is_shown_with_the_line_that_would_allow_it(machine: Machine):
+def test_a_call_that_no_rule_covers_is_shown_with_the_rule_that_would_allow_it(machine: Machine):
     done = machine.run("Bash(npm run build -- --watch)")
 
     assert done.stdout.startswith("ask: no rule covers this\n")
     assert done.stdout.endswith('\nTo allow it: "allow": ["Bash(npm run build:*)"]\n')
 
 
-def test_no_line_is_wider_than_a_terminal_unless_a_path_is(machine: Machine):
+def test_only_lines_with_a_path_are_longer_than_80_columns(machine: Machine):
     command = "if true; then " + "echo " + "word " * 60 + "; fi"
 
     done = machine.run("Bash", json.dumps({"command": command}))
 
-    short = str(machine.root)
-    assert [line for line in done.stdout.splitlines() if len(line) > 80 and short not in line] == []
+    root = str(machine.root)
+    assert [line for line in done.stdout.splitlines() if len(line) > 80 and root not in line] == []
 
 
-def test_control_characters_of_a_rule_cannot_repaint_the_screen(machine: Machine):
+def test_control_characters_of_a_rule_are_escaped(machine: Machine):
     machine.write({"permissions": {"deny": ["Bash(ls \x1b[2J\u202e)"]}})
 
     done = machine.run("Bash(ls)")
@@ -117,11 +117,11 @@ def test_control_characters_of_a_rule_cannot_repaint_the_screen(machine: Machine
     assert r"\u001b[2J\u202e" in done.stdout
 
 
-def test_json_holds_the_decision_and_all_votes(machine: Machine):
+def test_json_output_contains_the_decision_and_all_votes(machine: Machine):
     done = machine.run("Bash(make all)", "--json")
 
-    found = json.loads(done.stdout)
-    assert found == {
+    output = json.loads(done.stdout)
+    assert output == {
         "decision": "allow",
         "by": f"Bash(make:*) in {machine.settings}:4",
         "reason": "an allow rule covers it",
@@ -148,20 +148,20 @@ def test_json_holds_the_decision_and_all_votes(machine: Machine):
     }
 
 
-def test_a_call_in_an_envelope_is_judged_as_the_call_inside(machine: Machine):
+def test_call_tool_is_evaluated_as_the_call_that_it_wraps(machine: Machine):
     machine.write({"permissions": {"deny": ["mcp__git__push"], "allow": ["call_tool"]}})
 
-    def judged(**arguments: Any) -> str:
+    def decide(**arguments: Any) -> str:
         call = {"tool": "call_tool", "input": arguments}
-        return str(machine.batch(call)[0]["decision"])
+        return str(machine.explain_batch(call)[0]["decision"])
 
-    assert judged(name="mcp__git__push", arguments={"force": True}) == "deny"
-    assert judged(name="mcp__git__commit", arguments={}) == "ask"
-    assert judged(name="Bash", arguments={"command": "ls"}) == "allow"
+    assert decide(name="mcp__git__push", arguments={"force": True}) == "deny"
+    assert decide(name="mcp__git__commit", arguments={}) == "ask"
+    assert decide(name="Bash", arguments={"command": "ls"}) == "allow"
 
 
-def test_a_batch_answers_every_line_in_its_place(machine: Machine):
-    answers = machine.batch(
+def test_a_batch_answers_every_line_in_order(machine: Machine):
+    answers = machine.explain_batch(
         {"id": 1, "tool": "Bash", "input": {"command": "rm x"}},
         {"id": "two", "tool": "Read", "input": {"file_path": "a/.env"}},
         {"id": 3, "tool": "Read", "input": {"file_path": "a.py"}},
@@ -197,10 +197,10 @@ def test_a_batch_answers_every_line_in_its_place(machine: Machine):
     assert all(list(each) == keys for each in answers)
 
 
-def test_a_line_that_makes_no_sense_gets_an_error_in_its_place_and_nothing_is_lost(
+def test_an_invalid_line_of_a_batch_gets_an_error_and_the_other_lines_are_answered(
     machine: Machine,
 ):
-    answers = machine.batch(
+    answers = machine.explain_batch(
         "garbage",
         {"id": 2, "tool": 3},
         ["a list"],
@@ -232,7 +232,7 @@ def test_a_line_that_makes_no_sense_gets_an_error_in_its_place_and_nothing_is_lo
     assert answers[4]["error"] == 'expected "input" to be an object, got list'
 
 
-def test_a_batch_can_be_a_file_that_is_not_all_utf_8(machine: Machine):
+def test_a_line_of_a_batch_file_that_is_not_utf_8_gets_an_error(machine: Machine):
     file = machine.root / "calls.jsonl"
     file.write_bytes(
         b'\xef\xbb\xbf{"id": 1, "tool": "Bash"}\n{"id": "\xff"}\n{"id": 3, "tool": "Read"}'
@@ -245,7 +245,7 @@ def test_a_batch_can_be_a_file_that_is_not_all_utf_8(machine: Machine):
     assert answers[1] == {"id": None, "error": "the line is not UTF-8"}
 
 
-def test_a_batch_file_that_is_not_there_is_named(machine: Machine):
+def test_a_missing_batch_file_is_named(machine: Machine):
     done = machine.run("--batch", "/no/such/file")
 
     expected = "mcp-dispatch: --batch /no/such/file: No such file or directory\n"
@@ -272,9 +272,7 @@ def test_a_batch_file_that_is_not_there_is_named(machine: Machine):
         (("Bash(ls)", "--workspace", "/no/such"), "--workspace /no/such: not a directory"),
     ],
 )
-def test_what_is_asked_wrongly_is_answered_in_one_line(
-    machine: Machine, arguments: tuple[str, ...], message: str
-):
+def test_a_usage_error_is_one_line(machine: Machine, arguments: tuple[str, ...], message: str):
     done = machine.run(*arguments)
 
     assert (done.stdout, done.returncode) == ("", 2)
@@ -282,19 +280,19 @@ def test_what_is_asked_wrongly_is_answered_in_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_the_flags_of_serve_are_taken(machine: Machine):
+def test_explain_accepts_the_flags_of_serve(machine: Machine):
     done = machine.run("Bash(npm test)", "--permission-mode", "dontAsk", "--json")
 
     assert json.loads(done.stdout)["reason"] == "no rule covers this (nobody is asked: dontAsk)"
 
 
-def test_rules_of_the_workspace_are_heard_as_far_as_they_tighten(machine: Machine):
+def test_an_untrusted_workspace_can_add_deny_rules_but_no_allow_rules(machine: Machine):
     folder = machine.workspace / ".mcp-dispatch"
     folder.mkdir()
     rules = {"permissions": {"allow": ["Bash(npm:*)"], "deny": ["Bash(make)"]}}
     (folder / "settings.json").write_text(json.dumps(rules), encoding="utf-8")
 
-    answers = machine.batch(
+    answers = machine.explain_batch(
         {"id": 1, "tool": "Bash", "input": {"command": "npm test"}},
         {"id": 2, "tool": "Bash", "input": {"command": "make"}},
     )
@@ -302,7 +300,7 @@ def test_rules_of_the_workspace_are_heard_as_far_as_they_tighten(machine: Machin
     assert [each["decision"] for each in answers] == ["ask", "deny"]
 
 
-def test_nothing_is_started_and_nothing_is_made(machine: Machine):
+def test_explain_starts_no_process_and_creates_no_file(machine: Machine):
     marker = machine.root / "marker"
     hook = {"type": "command", "command": f"touch {marker}"}
     machine.write({"hooks": {"PreToolUse": [{"hooks": [hook]}]}})
@@ -321,7 +319,7 @@ def test_nothing_is_started_and_nothing_is_made(machine: Machine):
     ]
 
 
-def test_the_protocol_is_not_imported_to_judge_a_call():
+def test_explain_imports_no_protocol_library():
     code = (
         "import sys, mcp_dispatch.cli, mcp_dispatch.cli.explanation; "
         "print([name for name in ('mcp', 'anyio', 'pathspec') if name in sys.modules])"
@@ -334,25 +332,29 @@ def test_the_protocol_is_not_imported_to_judge_a_call():
     assert (done.stdout, done.returncode) == ("[]\n", 0)
 
 
-def test_a_thousand_commands_are_judged_in_two_seconds_with_the_start(machine: Machine):
+def test_a_thousand_commands_are_evaluated_within_ten_seconds(machine: Machine):
     calls = [
-        {"id": at, "tool": "Bash", "input": {"command": f"git log -n {at} src/f{at}.py | head"}}
-        for at in range(1_000)
+        {
+            "id": number,
+            "tool": "Bash",
+            "input": {"command": f"git log -n {number} src/f{number}.py | head"},
+        }
+        for number in range(1_000)
     ]
 
     start = perf_counter()
-    answers = machine.batch(*calls)
+    answers = machine.explain_batch(*calls)
     seconds = perf_counter() - start
 
     assert [each["id"] for each in answers] == list(range(1_000))
-    # Two on an idle machine; where other tests run at the same time it takes longer.
+    # It takes two seconds on an idle machine, and longer while other tests run.
     assert seconds < 10
 
 
-# --- examples of rules ------------------------------------------------------------------------
+# --- rule tests -------------------------------------------------------------------------------
 
 
-def test_examples_that_hold_are_counted(machine: Machine):
+def test_rule_tests_that_pass_are_counted(machine: Machine):
     machine.write(
         {
             "permissions": {"deny": ["Bash(rm:*)", "Read(.env)"], "allow": ["mcp__a"]},
@@ -375,7 +377,7 @@ def test_examples_that_hold_are_counted(machine: Machine):
     assert (done.stdout, done.returncode) == ("4 of 4 rule tests hold.\n", 0)
 
 
-def test_an_example_that_does_not_hold_names_the_vote_that_decided(machine: Machine):
+def test_a_rule_test_that_fails_names_the_deciding_vote(machine: Machine):
     machine.write(
         {
             "permissions": {"allow": ["Bash(git:*)"], "ask": ["Bash(git push:*)"]},
@@ -390,11 +392,11 @@ def test_an_example_that_does_not_hold_names_the_vote_that_decided(machine: Mach
     )
 
     done = machine.run("--test", "--json")
-    found = json.loads(done.stdout)
+    output = json.loads(done.stdout)
 
     assert done.returncode == 1
-    assert found["tests"] == 3
-    first, second = found["failed"]
+    assert output["tests"] == 3
+    first, second = output["failed"]
     assert first == {
         "file": str(machine.settings),
         "line": 13,
@@ -417,7 +419,7 @@ def test_an_example_that_does_not_hold_names_the_vote_that_decided(machine: Mach
     assert readable.stdout.endswith("1 of 3 rule tests hold.\n")
 
 
-def test_without_examples_there_is_nothing_to_fail(machine: Machine):
+def test_without_rule_tests_the_command_succeeds(machine: Machine):
     done = machine.run("--test")
 
     assert (done.stdout, done.returncode) == ("0 of 0 rule tests hold.\n", 0)

@@ -1,4 +1,4 @@
-"""`mcp-dispatch tools`: every tool with its state and its cost."""
+"""`mcp-dispatch tools`: every tool with its state and its token cost."""
 
 import json
 import os
@@ -26,10 +26,10 @@ async def test_every_tool_is_shown_with_its_state(installed: Installation) -> No
             await listed_bytes(server, "list")
             await server.call("found", "tool_search", query="select:recall")
             await server.answer("found")
-            seen: dict[str, Any] = json.loads(
+            overview: dict[str, Any] = json.loads(
                 (await anyio.to_thread.run_sync(installed.run, "tools", "--json")).stdout
             )
-    by_server = {source["server"]: source for source in seen["servers"]}
+    by_server = {source["server"]: source for source in overview["servers"]}
     states = {
         name: {tool["name"]: tool["state"] for tool in source["tools"]}
         for name, source in by_server.items()
@@ -46,16 +46,16 @@ async def test_every_tool_is_shown_with_its_state(installed: Installation) -> No
     assert (by_server["broken"]["state"], states["broken"]) == ("down", {})
     assert "exited with code 3" in by_server["broken"]["problem"]
     assert by_server["demo"]["tokens"] == sum(t["tokens"] for t in by_server["demo"]["tools"])
-    assert seen["listed_tokens"] < seen["all_tokens"]
-    assert seen["saved"] == round(1 - seen["listed_tokens"] / seen["all_tokens"], 3)
+    assert overview["listed_tokens"] < overview["all_tokens"]
+    assert overview["saved"] == round(1 - overview["listed_tokens"] / overview["all_tokens"], 3)
 
 
-def test_the_table_fits_a_terminal_and_says_what_is_saved(installed: Installation) -> None:
+def test_the_table_fits_80_columns_and_ends_with_the_saved_share(installed: Installation) -> None:
     installed.settings(ALWAYS).rules(deny=["mcp__demo__remember"]).upstream("demo", *DEMO)
     installed.upstream("a-server-with-a-name-that-is-too-long", sys.executable, RAW, "--exit", "3")
 
     table = installed.run("tools").stdout
-    one = installed.run("tools", "demo")
+    one_server = installed.run("tools", "demo")
     unknown = installed.run("tools", "nobody")
 
     assert max(map(len, table.splitlines())) <= 80
@@ -66,7 +66,7 @@ def test_the_table_fits_a_terminal_and_says_what_is_saved(installed: Installatio
     assert "    1 hidden\n" in table
     assert "    it exited with code 3" in table
     assert table.splitlines()[-1].endswith("saved.")
-    shown = [line.split()[1:4] for line in one.stdout.partition("\n\n")[2].splitlines()]
+    shown = [line.split()[1:4] for line in one_server.stdout.partition("\n\n")[2].splitlines()]
     assert [words for words in shown if len(words) == 3] == [
         ["deferred", "shared", "demo__count_slowly"],
         ["deferred", "shared", "demo__recall"],
@@ -77,12 +77,14 @@ def test_the_table_fits_a_terminal_and_says_what_is_saved(installed: Installatio
     assert "no server is named 'nobody'; there are: (built in), demo, " in unknown.stderr
 
 
-def test_only_journals_of_servers_that_run_are_believed(tmp_path: Path) -> None:
+def test_activated_tools_are_read_only_from_journals_of_running_servers(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     line = '{"activated": ["mcp__s__t", 7]}\n'
-    mine = tmp_path / f"2026-11-18-{os.getpid()}-0123456789abcdef.jsonl"
-    mine.write_text(f'{line}{{"arguments": {{"activated": ["no"]}}}}\n"activated" [\n', "utf-8")
+    own_journal = tmp_path / f"2026-11-18-{os.getpid()}-0123456789abcdef.jsonl"
+    own_journal.write_text(
+        f'{line}{{"arguments": {{"activated": ["no"]}}}}\n"activated" [\n', "utf-8"
+    )
     (tmp_path / f"2026-11-18-{child.pid}-0123456789abcdef.jsonl").write_text(
         line.replace("t", "u"), "utf-8"
     )

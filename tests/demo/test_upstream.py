@@ -1,4 +1,4 @@
-"""The small upstream that ships with the package."""
+"""The demo upstream server that ships with the package."""
 
 import subprocess
 import sys
@@ -19,25 +19,25 @@ DEMO = ServerConfig("demo", StdioEndpoint(sys.executable, ("-m", "mcp_dispatch.d
 
 
 @asynccontextmanager
-async def demo(folder: Path) -> AsyncGenerator[ConnectionUnderTest, None]:
+async def open_demo(folder: Path) -> AsyncGenerator[ConnectionUnderTest, None]:
     with anyio.fail_after(20):
         async with open_connection(folder, DEMO) as session:
             await session.connection.negotiate(10)
             yield session
 
 
-async def call(
+async def call_tool(
     session: ConnectionUnderTest, tool: str, **arguments: Any
 ) -> JsonObject | ProtocolError:
     return await session.call(tool, arguments, meta={}, progress=None, timeout=10)
 
 
-def text(message: str) -> JsonObject:
+def build_text_result(message: str) -> JsonObject:
     return {"content": [{"type": "text", "text": message}]}
 
 
-async def test_it_lists_four_described_tools(tmp_path: Path) -> None:
-    async with demo(tmp_path) as session:
+async def test_the_demo_server_lists_four_tools_with_descriptions(tmp_path: Path) -> None:
+    async with open_demo(tmp_path) as session:
         listing = await session.connection.list_tools(10)
 
     assert [tool["name"] for tool in listing.entries] == [
@@ -49,9 +49,9 @@ async def test_it_lists_four_described_tools(tmp_path: Path) -> None:
     assert all(tool["description"] for tool in listing.entries)
 
 
-async def test_dice_stay_within_their_sides(tmp_path: Path) -> None:
-    async with demo(tmp_path) as session:
-        result = await call(session, "roll_dice", sides=6, count=50)
+async def test_dice_rolls_are_between_one_and_the_number_of_sides(tmp_path: Path) -> None:
+    async with open_demo(tmp_path) as session:
+        result = await call_tool(session, "roll_dice", sides=6, count=50)
 
     match result:
         case {"structuredContent": {"rolls": list() as rolls, "total": total}}:
@@ -63,37 +63,39 @@ async def test_dice_stay_within_their_sides(tmp_path: Path) -> None:
 
 
 async def test_notes_are_recalled_in_order(tmp_path: Path) -> None:
-    async with demo(tmp_path) as session:
-        before = await call(session, "recall")
-        await call(session, "remember", note="milk")
-        noted = await call(session, "remember", note="bread")
-        after = await call(session, "recall")
+    async with open_demo(tmp_path) as session:
+        before = await call_tool(session, "recall")
+        await call_tool(session, "remember", note="milk")
+        noted = await call_tool(session, "remember", note="bread")
+        after = await call_tool(session, "recall")
 
-    assert before == text("No notes yet. Make one with remember.")
-    assert noted == text("Noted. 2 note(s) so far.")
-    assert after == text("1. milk\n2. bread")
+    assert before == build_text_result("No notes yet. Make one with remember.")
+    assert noted == build_text_result("Noted. 2 note(s) so far.")
+    assert after == build_text_result("1. milk\n2. bread")
 
 
-async def test_bad_arguments_are_answered_with_what_is_expected(tmp_path: Path) -> None:
-    async with demo(tmp_path) as session:
-        result = await call(session, "roll_dice", sides=1)
-        unknown = await call(session, "fly")
+async def test_invalid_arguments_get_an_error_with_the_expected_range(tmp_path: Path) -> None:
+    async with open_demo(tmp_path) as session:
+        result = await call_tool(session, "roll_dice", sides=1)
+        unknown = await call_tool(session, "fly")
 
     expected = "sides must be a whole number from 2 to 1000, got 1"
-    assert result == {**text(expected), "isError": True}
+    assert result == {**build_text_result(expected), "isError": True}
     assert unknown == ProtocolError(-32602, "Unknown tool: fly")
 
 
 async def test_slow_counting_reports_its_progress(tmp_path: Path) -> None:
     seen: list[JsonObject] = []
 
-    async def note(progress: JsonObject) -> None:
+    async def record_progress(progress: JsonObject) -> None:
         seen.append(progress)
 
-    async with demo(tmp_path) as session:
-        result = await session.call("count_slowly", {"to": 2}, meta={}, progress=note, timeout=10)
+    async with open_demo(tmp_path) as session:
+        result = await session.call(
+            "count_slowly", {"to": 2}, meta={}, progress=record_progress, timeout=10
+        )
 
-    assert result == text("Counted to 2.")
+    assert result == build_text_result("Counted to 2.")
     assert seen == [
         {"progress": 1, "total": 2, "message": "counted to 1"},
         {"progress": 2, "total": 2, "message": "counted to 2"},
@@ -101,29 +103,31 @@ async def test_slow_counting_reports_its_progress(tmp_path: Path) -> None:
 
 
 async def test_slow_counting_stops_when_it_is_cancelled(tmp_path: Path) -> None:
-    begun = anyio.Event()
+    started = anyio.Event()
     seen: list[JsonObject] = []
 
-    async def note(progress: JsonObject) -> None:
+    async def record_progress(progress: JsonObject) -> None:
         seen.append(progress)
-        begun.set()
+        started.set()
 
-    async with demo(tmp_path) as session:
+    async with open_demo(tmp_path) as session:
 
         async def count() -> None:
-            await session.call("count_slowly", {"to": 100}, meta={}, progress=note, timeout=30)
+            await session.call(
+                "count_slowly", {"to": 100}, meta={}, progress=record_progress, timeout=30
+            )
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(count)
-            await begun.wait()
+            await started.wait()
             tasks.cancel_scope.cancel()
-        again = await call(session, "recall")
+        again = await call_tool(session, "recall")
 
     assert len(seen) == 1
-    assert again == text("No notes yet. Make one with remember.")
+    assert again == build_text_result("No notes yet. Make one with remember.")
 
 
-def test_it_needs_nothing_but_the_standard_library() -> None:
+def test_the_demo_server_imports_only_the_standard_library() -> None:
     code = (
         "import sys, mcp_dispatch.demo.upstream; "
         "names = {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names; "

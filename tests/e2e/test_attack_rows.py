@@ -115,8 +115,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "A57": ("processes/test_clocks.py::test_the_wall_clock_is_read_for_dates_and_ages_only",),
     "A58": (
-        "processes/test_child.py::"
-        "test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else",
+        "processes/test_child.py::test_the_baseline_environment_has_basic_variables_and_no_secrets",
         "upstream/test_supervisor.py::test_a_child_gets_the_baseline_environment_and_its_own_variables",
         "hooks/runners/test_command.py::"
         "test_a_hook_inherits_the_environment_without_variables_of_mcp_dispatch",

@@ -1,4 +1,4 @@
-"""Files are opened and replaced at the judged path or not at all."""
+"""Files are opened and replaced at the checked path, without following links."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def umask(mask: int) -> Generator[None, None, None]:
+def set_umask(mask: int) -> Generator[None, None, None]:
     before = os.umask(mask)
     try:
         yield
@@ -47,7 +47,7 @@ def umask(mask: int) -> Generator[None, None, None]:
 
 
 @contextmanager
-def file_size_limit(size: int) -> Generator[None, None, None]:
+def limit_file_size(size: int) -> Generator[None, None, None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -56,17 +56,17 @@ def file_size_limit(size: int) -> Generator[None, None, None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def open_problem(path: Path) -> str:
+def expect_open_error(path: Path) -> str:
     with pytest.raises(FileError) as problem, open_regular_file(path):
         pass
     return str(problem.value)
 
 
-def store_problem(path: Path, before: os.stat_result | None = None) -> str:
+def expect_store_error(path: Path, before: os.stat_result | None = None) -> str:
     with pytest.raises(FileError) as problem:
         store(path, b"new", before)
     return str(problem.value)
@@ -76,12 +76,12 @@ def test_a_directory_that_became_a_link_is_not_followed(root: Path):
     (root / "outside").mkdir()
     (root / "outside" / "file").write_bytes(b"secret")
     (root / "folder").symlink_to("outside")
-    judged = root / "folder" / "file"
+    path = root / "folder" / "file"
 
-    assert open_problem(judged) == f"{judged}: a part of the path is not a directory."
-    assert store_problem(judged) == f"{judged}: a part of the path is not a directory."
+    assert expect_open_error(path) == f"{path}: a part of the path is not a directory."
+    assert expect_store_error(path) == f"{path}: a part of the path is not a directory."
     assert (root / "outside" / "file").read_bytes() == b"secret"
-    assert names_in(root / "outside") == ["file"]
+    assert list_names(root / "outside") == ["file"]
 
 
 def test_a_file_that_became_a_link_is_not_followed(root: Path):
@@ -92,8 +92,8 @@ def test_a_file_that_became_a_link_is_not_followed(root: Path):
         f"{root / 'file'} is a symbolic link that appeared just now;"
         " only regular files can be read or written."
     )
-    assert open_problem(root / "file") == message
-    assert store_problem(root / "file") == message
+    assert expect_open_error(root / "file") == message
+    assert expect_store_error(root / "file") == message
     assert (root / "secret").read_bytes() == b"secret"
 
 
@@ -109,9 +109,9 @@ async def test_special_files_are_refused_without_waiting(root: Path):
     with fail_after(5):
         for path, kind in kinds.items():
             message = f"{path} is {kind}; only regular files can be read or written."
-            for problem in (open_problem, store_problem):
-                said = await to_thread.run_sync(problem, path, abandon_on_cancel=True)
-                assert said == message
+            for expect_error in (expect_open_error, expect_store_error):
+                error = await to_thread.run_sync(expect_error, path, abandon_on_cancel=True)
+                assert error == message
 
 
 def test_a_socket_is_refused():
@@ -119,7 +119,7 @@ def test_a_socket_is_refused():
         path = to_real_path(Path(folder)) / "socket"
         listener.bind(str(path))
 
-        assert open_problem(path) == (
+        assert expect_open_error(path) == (
             f"{path} is a socket; only regular files can be read or written."
         )
 
@@ -128,24 +128,24 @@ def test_a_socket_is_refused():
 def test_files_of_the_kernel_are_refused(path: str):
     message = f"{path} belongs to the kernel and is not an ordinary file. Use Bash."
 
-    assert open_problem(Path(path)) == message
-    assert store_problem(Path(path)) == message
+    assert expect_open_error(Path(path)) == message
+    assert expect_store_error(Path(path)) == message
 
 
-def test_a_missing_file_is_neither_there_nor_readable(root: Path):
+def test_a_missing_file_does_not_exist_and_cannot_be_opened(root: Path):
     assert not exists(root / "missing")
     assert not exists(root / "no" / "folder" / "either")
-    assert open_problem(root / "missing") == f"File does not exist: {root / 'missing'}"
+    assert expect_open_error(root / "missing") == f"File does not exist: {root / 'missing'}"
 
 
-def test_an_over_long_name_is_an_error_and_not_a_crash(root: Path):
+def test_a_name_that_is_too_long_is_a_file_error(root: Path):
     path = root / ("x" * 300)
 
-    assert open_problem(path) == f"{path}: File name too long."
-    assert store_problem(path) == f"{path}: File name too long."
+    assert expect_open_error(path) == f"{path}: File name too long."
+    assert expect_store_error(path) == f"{path}: File name too long."
 
 
-def test_storing_tells_what_the_file_is_now(root: Path):
+def test_store_returns_the_new_state_of_the_file(root: Path):
     seen = store(root / "a" / "b" / "file", b"content", None)
 
     status = (root / "a" / "b" / "file").stat()
@@ -154,7 +154,7 @@ def test_storing_tells_what_the_file_is_now(root: Path):
 
 
 def test_a_new_file_and_its_parents_follow_the_umask(root: Path):
-    with umask(0o027):
+    with set_umask(0o027):
         store(root / "sub" / "file", b"", None)
 
     assert stat.S_IMODE((root / "sub" / "file").stat().st_mode) == 0o640
@@ -166,7 +166,7 @@ def test_the_mode_of_an_existing_file_is_kept(root: Path, mode: int):
     (root / "file").write_bytes(b"old")
     (root / "file").chmod(mode)
 
-    with umask(0o077):
+    with set_umask(0o077):
         store(root / "file", b"new", (root / "file").stat())
 
     assert stat.S_IMODE((root / "file").stat().st_mode) == mode
@@ -182,7 +182,7 @@ def test_a_set_user_id_bit_does_not_survive_new_content(root: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_the_owner_of_an_existing_file_is_kept_where_we_may(root: Path):
+def test_the_owner_of_an_existing_file_is_kept_if_permitted(root: Path):
     (root / "file").write_bytes(b"old")
     os.chown(root / "file", 1234, 4321)
 
@@ -197,7 +197,7 @@ def test_a_read_only_file_is_not_replaced(root: Path):
     (root / "file").write_bytes(b"old")
     (root / "file").chmod(0o444)
 
-    assert store_problem(root / "file", (root / "file").stat()) == (
+    assert expect_store_error(root / "file", (root / "file").stat()) == (
         f"{root / 'file'}: permission denied by the file system."
     )
     assert (root / "file").read_bytes() == b"old"
@@ -213,46 +213,46 @@ def test_another_hard_link_keeps_the_old_content(root: Path):
     assert (root / "outside").read_bytes() == b"old"
 
 
-def test_a_reader_that_has_the_old_file_open_keeps_it_whole(root: Path):
+def test_a_reader_of_the_old_file_still_gets_the_old_content(root: Path):
     (root / "file").write_bytes(b"old")
 
     with (root / "file").open("rb") as reader:
         store(root / "file", b"new content", (root / "file").stat())
         assert reader.read() == b"old"
 
-    assert names_in(root) == ["file"]
+    assert list_names(root) == ["file"]
 
 
-def test_a_file_that_changed_since_it_was_loaded_is_left_alone(root: Path):
+def test_a_file_that_changed_since_it_was_loaded_is_not_replaced(root: Path):
     (root / "file").write_bytes(b"old")
     before = (root / "file").stat()
     (root / "file").write_bytes(b"theirs")
 
-    assert store_problem(root / "file", before) == (
+    assert expect_store_error(root / "file", before) == (
         f"{root / 'file'} was changed by someone else just now. Read it again."
     )
     assert (root / "file").read_bytes() == b"theirs"
-    assert names_in(root) == ["file"]
+    assert list_names(root) == ["file"]
 
 
-def test_a_file_that_appeared_meanwhile_is_left_alone(root: Path):
+def test_a_file_that_appeared_since_the_check_is_not_replaced(root: Path):
     (root / "file").write_bytes(b"theirs")
 
-    assert store_problem(root / "file") == (
+    assert expect_store_error(root / "file") == (
         f"{root / 'file'} was changed by someone else just now. Read it again."
     )
     assert (root / "file").read_bytes() == b"theirs"
 
 
-def test_a_store_that_fails_half_way_leaves_the_old_file_and_no_draft(root: Path):
+def test_a_store_that_fails_leaves_the_old_file_and_no_temporary_file(root: Path):
     (root / "file").write_bytes(b"old")
 
-    with file_size_limit(1000), pytest.raises(FileError) as problem:
+    with limit_file_size(1000), pytest.raises(FileError) as problem:
         store(root / "file", b"x" * 5000, (root / "file").stat())
 
     assert str(problem.value) == f"{root / 'file'}: File too large."
     assert (root / "file").read_bytes() == b"old"
-    assert names_in(root) == ["file"]
+    assert list_names(root) == ["file"]
 
 
 def test_a_file_too_large_to_change_is_not_loaded(root: Path):
@@ -272,7 +272,7 @@ def test_a_file_too_large_to_change_is_not_loaded(root: Path):
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
 )
 @given(st.binary())
-def test_what_is_stored_is_what_is_loaded(tmp_path: Path, content: bytes):
+def test_load_returns_the_stored_content(tmp_path: Path, content: bytes):
     path = to_real_path(tmp_path) / "file"
     before = load(path).status if exists(path) else None
 
@@ -297,10 +297,10 @@ async def test_no_string_makes_a_file_tool_crash_hang_or_write_elsewhere(
             with suppress(Refused):
                 await call(read, scope, file_path=text)
                 checked = await write.check({"file_path": text, "content": text}, scope.context())
-                # What lies outside is the rules' business, and not this test's to write.
+                # Rules decide about paths outside the workspace; this test must not write there.
                 if workspace.contains(Path(str(checked.arguments["file_path"]))):
                     await call(write, scope, file_path=text, content=text)
             with suppress(Refused):
                 await call(edit, scope, file_path=text, old_string=text, new_string="x")
 
-    assert names_in(root) == ["work"]
+    assert list_names(root) == ["work"]

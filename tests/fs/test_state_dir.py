@@ -1,4 +1,4 @@
-"""The state directory is ours alone, or the server does not start."""
+"""The state directory is private to its user, or the server does not start."""
 
 import os
 import stat
@@ -11,15 +11,15 @@ from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.errors import StartError
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
-ROOMS = ("results", "journal", "catalogue", "logs", "run")
+SUBDIRECTORIES = ("results", "journal", "catalogue", "logs", "run")
 ADVICE = "remove it, or name another directory with --state-dir"
 
 
-def mode(path: Path) -> int:
+def read_mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def refusal(path: Path) -> str:
+def expect_start_error(path: Path) -> str:
     with pytest.raises(StartError) as refused:
         StateDirectory.open(path)
     return str(refused.value)
@@ -27,7 +27,7 @@ def refusal(path: Path) -> str:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A directory of another user."""
+    """Return a directory that belongs to another user."""
     if os.geteuid() != 0:
         return Path("/usr")
     path = tmp_path / "foreign"
@@ -37,12 +37,12 @@ def foreign(tmp_path: Path) -> Path:
 
 
 @posix
-def test_a_new_state_directory_and_its_rooms_are_private(tmp_path: Path) -> None:
+def test_a_new_state_directory_and_its_subdirectories_are_private(tmp_path: Path) -> None:
     state = StateDirectory.open(tmp_path / "deep" / "state")
 
-    rooms = [state.results, state.journal, state.catalogue, state.logs, state.run]
-    assert rooms == [state.path / name for name in ROOMS]
-    assert {mode(path) for path in [state.path, *rooms]} == {0o700}
+    subdirectories = [state.results, state.journal, state.catalogue, state.logs, state.run]
+    assert subdirectories == [state.path / name for name in SUBDIRECTORIES]
+    assert {read_mode(path) for path in [state.path, *subdirectories]} == {0o700}
 
 
 def test_opening_it_again_gives_the_same_directory(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_opening_it_again_gives_the_same_directory(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_directory_of_ours_that_others_could_open_is_tightened(tmp_path: Path) -> None:
+def test_an_own_directory_that_others_can_open_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "state"
     (path / "results").mkdir(parents=True)
     path.chmod(0o755)
@@ -64,7 +64,7 @@ def test_a_directory_of_ours_that_others_could_open_is_tightened(tmp_path: Path)
 
     state = StateDirectory.open(path)
 
-    assert (mode(state.path), mode(state.results)) == (0o700, 0o700)
+    assert (read_mode(state.path), read_mode(state.results)) == (0o700, 0o700)
 
 
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="XDG directories are Linux")
-def test_without_a_path_it_is_the_place_of_the_platform(
+def test_without_a_path_the_default_of_the_platform_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -88,7 +88,7 @@ def test_without_a_path_it_is_the_place_of_the_platform(
 
 @posix
 def test_a_directory_of_another_user_is_refused(foreign: Path) -> None:
-    assert refusal(foreign) == (
+    assert expect_start_error(foreign) == (
         f"cannot use the state directory {str(foreign)!r}: it belongs to another user; {ADVICE}"
     )
     assert not (foreign / "results").exists()
@@ -99,45 +99,50 @@ def test_a_link_to_a_directory_of_another_user_is_refused(tmp_path: Path, foreig
     link = tmp_path / "state"
     link.symlink_to(foreign)
 
-    assert refusal(link) == (
+    assert expect_start_error(link) == (
         f"cannot use the state directory {str(link)!r}: it is a link to {str(foreign)!r}, "
         f"which belongs to another user; {ADVICE}"
     )
 
 
 @posix
-def test_a_room_that_links_to_another_user_is_refused(tmp_path: Path, foreign: Path) -> None:
-    room = tmp_path / "state" / "journal"
-    room.parent.mkdir(mode=0o700)
-    room.symlink_to(foreign)
+def test_a_subdirectory_that_links_to_a_directory_of_another_user_is_refused(
+    tmp_path: Path, foreign: Path
+) -> None:
+    subdirectory = tmp_path / "state" / "journal"
+    subdirectory.parent.mkdir(mode=0o700)
+    subdirectory.symlink_to(foreign)
 
-    assert "which belongs to another user" in refusal(tmp_path / "state")
+    assert "which belongs to another user" in expect_start_error(tmp_path / "state")
 
 
 @posix
-def test_a_link_to_a_directory_of_ours_is_followed_once_and_for_all(tmp_path: Path) -> None:
+def test_a_link_to_an_own_directory_is_resolved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "state").symlink_to(tmp_path / "real")
 
     state = StateDirectory.open(tmp_path / "state")
 
     assert state.path == (tmp_path / "real").resolve()
-    assert mode(tmp_path / "real") == 0o700
+    assert read_mode(tmp_path / "real") == 0o700
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
-def test_a_directory_that_cannot_be_tightened_is_refused() -> None:
+def test_a_directory_that_cannot_be_made_private_is_refused() -> None:
     path = Path("/proc/self/task")
 
-    assert refusal(path) == (
+    assert expect_start_error(path) == (
         f"cannot use the state directory {str(path)!r}: others may open it and it cannot be made "
         f"private (Operation not permitted); {ADVICE}"
     )
 
 
 @posix
-def test_a_file_in_its_place_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_at_the_path_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_text("", encoding="utf-8")
 
-    assert refusal(path) == f"cannot use the state directory {str(path)!r}: File exists; {ADVICE}"
+    assert (
+        expect_start_error(path)
+        == f"cannot use the state directory {str(path)!r}: File exists; {ADVICE}"
+    )

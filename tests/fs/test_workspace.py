@@ -1,4 +1,4 @@
-"""Which directory a server works in, and what a path from outside becomes."""
+"""The choice of the workspace directory, and the resolution of paths in it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ def root(tmp_path: Path) -> Path:
     return to_real_path(tmp_path)
 
 
-def refusal(workspace: Workspace, text: str, cwd: Path | None = None) -> str:
+def expect_refusal(workspace: Workspace, text: str, cwd: Path | None = None) -> str:
     with pytest.raises(Refused) as refused:
         workspace.resolve(text, cwd)
     return str(refused.value)
 
 
-def unset_reason(roots: Sequence[Path], cwd: Path) -> str:
+def explain_unset_workspace(roots: Sequence[Path], cwd: Path) -> str:
     workspace = Workspace.choose(None, roots, cwd)
     assert workspace.root is None
     return workspace.unset_reason
@@ -58,18 +58,18 @@ def test_a_relative_flag_starts_at_the_current_directory(root: Path):
 
 
 @pytest.mark.parametrize(
-    "place", ["/etc", "/usr", "/bin", "/var", "/var/lib", "/usr/local", "/tmp"]
+    "directory", ["/etc", "/usr", "/bin", "/var", "/var/lib", "/usr/local", "/tmp"]
 )
-def test_a_system_directory_is_not_taken_by_default(place: str):
-    real = to_real_path(Path(place))
+def test_a_system_directory_is_not_taken_by_default(directory: str):
+    real = to_real_path(Path(directory))
 
-    assert unset_reason([], Path(place)) == (
+    assert explain_unset_workspace([], Path(directory)) == (
         f"{real} is a system directory, which is never taken by default"
     )
 
 
 def test_the_root_of_the_file_system_is_not_taken_by_default():
-    assert unset_reason([Path("/")], Path("/srv/project")) == (
+    assert explain_unset_workspace([Path("/")], Path("/srv/project")) == (
         "/ is the root of the file system, which is never taken by default"
     )
 
@@ -80,29 +80,31 @@ def test_neither_home_nor_a_parent_of_it_is_taken_by_default(
     (root / "people" / "me" / "project").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(root / "people" / "me"))
 
-    for place in (root / "people" / "me", root / "people"):
-        assert unset_reason([], place) == (
-            f"{place} is or holds the home directory, which is never taken by default"
+    for directory in (root / "people" / "me", root / "people"):
+        assert explain_unset_workspace([], directory) == (
+            f"{directory} is or holds the home directory, which is never taken by default"
         )
     project = root / "people" / "me" / "project"
     assert Workspace.choose(None, [], project) == Workspace(project)
 
 
-def test_the_flag_may_choose_what_no_default_may(root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_flag_can_choose_a_directory_that_is_never_a_default(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("HOME", str(root))
 
     assert Workspace.choose(Path("~"), [], Path("/")) == Workspace(root)
     assert Workspace.choose(Path("/etc"), [], root) == Workspace(to_real_path(Path("/etc")))
 
 
-def test_a_flag_that_names_no_directory_stops_the_start(root: Path):
+def test_a_flag_that_names_no_directory_prevents_the_start(root: Path):
     with pytest.raises(StartError) as error:
         Workspace.choose(root / "missing", [], root)
 
     assert str(error.value) == f"--workspace {root / 'missing'}: not a directory"
 
 
-def test_who_needs_an_unset_workspace_is_told_the_flag_to_add():
+def test_requiring_an_unset_workspace_is_refused_with_the_flag_to_add():
     workspace = Workspace.choose(None, [], Path("/"))
 
     with pytest.raises(Refused) as refused:
@@ -116,7 +118,7 @@ def test_who_needs_an_unset_workspace_is_told_the_flag_to_add():
     assert not workspace.contains(Path("/etc/passwd"))
 
 
-def test_a_name_that_only_begins_like_the_workspace_is_outside(root: Path):
+def test_a_directory_whose_name_starts_with_the_workspace_name_is_outside(root: Path):
     (root / "app").mkdir()
     (root / "app_evil").mkdir()
     workspace = Workspace.choose(root / "app", [], root)
@@ -138,7 +140,7 @@ def test_a_link_in_the_workspace_that_leads_out_is_outside(root: Path):
     assert not workspace.contains(root / "app" / "folder" / "new.txt")
 
 
-def test_links_in_a_circle_are_outside_and_cannot_be_resolved(root: Path):
+def test_circular_links_are_outside_and_cannot_be_resolved(root: Path):
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
 
@@ -149,7 +151,7 @@ def test_links_in_a_circle_are_outside_and_cannot_be_resolved(root: Path):
     assert not Workspace(root).contains(root / "a")
 
 
-def test_a_link_to_itself_through_its_parent_ends(root: Path):
+def test_a_link_to_itself_through_its_parent_is_refused(root: Path):
     (root / "a").symlink_to("a/../b")
 
     with pytest.raises(Refused):
@@ -166,11 +168,11 @@ def test_additional_directories_count_as_inside(root: Path):
     assert workspace.contains(root / "lib" / "x")
 
 
-def test_a_path_without_links_has_one_end(root: Path):
+def test_a_path_without_links_resolves_to_itself(root: Path):
     assert resolve_links(root / "new" / "file") == (root / "new" / "file",)
 
 
-def test_the_ends_of_a_path_are_every_name_its_links_give_it(root: Path):
+def test_resolving_links_returns_every_path_on_the_way(root: Path):
     (root / "real").mkdir()
     (root / "real" / "file").touch()
     (root / "folder").symlink_to("real")
@@ -185,21 +187,21 @@ def test_the_ends_of_a_path_are_every_name_its_links_give_it(root: Path):
     )
 
 
-def test_a_dangling_link_ends_where_the_file_would_land(root: Path):
+def test_a_dangling_link_resolves_to_its_missing_target(root: Path):
     (root / "elsewhere").mkdir()
     (root / "link").symlink_to("elsewhere/new")
 
     assert resolve_links(root / "link") == (root / "link", root / "elsewhere" / "new")
 
 
-def test_a_new_file_ends_in_the_real_parent(root: Path):
+def test_a_new_file_resolves_to_its_real_parent(root: Path):
     (root / "real").mkdir()
     (root / "link").symlink_to("real")
 
     assert to_real_path(root / "link" / "a" / "b") == root / "real" / "a" / "b"
 
 
-def test_a_relative_path_has_no_ends():
+def test_resolving_the_links_of_a_relative_path_is_refused():
     with pytest.raises(Refused) as refused:
         resolve_links(Path("a/b"))
 
@@ -223,16 +225,16 @@ def test_every_spelling_of_a_path_becomes_the_same_path(root: Path, text: str, e
     assert Workspace(root).resolve(text, None) == root / expected
 
 
-def test_many_parents_end_at_the_root(root: Path):
+def test_parents_beyond_the_root_are_ignored(root: Path):
     assert Workspace(root).resolve("../" * 50 + "etc/passwd", None) == Path("/etc/passwd")
 
 
-def test_two_leading_slashes_are_one(root: Path):
+def test_two_leading_slashes_count_as_one(root: Path):
     assert Workspace(root).resolve("//etc/passwd", None) == Path("/etc/passwd")
     assert resolve_links(Path("//nowhere/x")) == (Path("/nowhere/x"),)
 
 
-def test_the_parent_of_a_link_is_its_targets_parent(root: Path):
+def test_the_parent_of_a_link_is_the_parent_of_its_target(root: Path):
     (root / "far" / "away").mkdir(parents=True)
     (root / "link").symlink_to("far/away")
 
@@ -251,18 +253,18 @@ def test_a_tilde_is_the_home_directory(root: Path, monkeypatch: pytest.MonkeyPat
     assert Workspace(root).resolve("./~/x", None) == root / "~" / "x"
 
 
-def test_what_is_no_path_is_refused(root: Path):
+def test_text_that_is_not_a_path_is_refused(root: Path):
     workspace = Workspace(root)
 
-    assert refusal(workspace, "") == "the path is empty; give the path of a file"
-    assert refusal(workspace, "a\0b") == "'a\\x00b': a path cannot contain a NUL character"
-    assert refusal(workspace, "file:///etc/passwd") == (
+    assert expect_refusal(workspace, "") == "the path is empty; give the path of a file"
+    assert expect_refusal(workspace, "a\0b") == "'a\\x00b': a path cannot contain a NUL character"
+    assert expect_refusal(workspace, "file:///etc/passwd") == (
         "'file:///etc/passwd' is a URL; give the path alone, as in /home/me/notes.txt"
     )
-    assert refusal(workspace, "a\ud800") == (
+    assert expect_refusal(workspace, "a\ud800") == (
         "'a\\ud800': a path cannot contain half a surrogate pair"
     )
-    assert refusal(workspace, "~no such person/x") == (
+    assert expect_refusal(workspace, "~no such person/x") == (
         "'~no such person/x': no such home directory;"
         " for a file whose name begins with ~ write ./~…"
     )
@@ -272,14 +274,14 @@ def test_a_relative_path_needs_a_workspace_and_an_absolute_one_does_not():
     unset = Workspace(None, unset_reason="nobody chose one")
 
     assert unset.resolve("/srv/x", None) == Path("/srv/x")
-    assert refusal(unset, "x") == (
+    assert expect_refusal(unset, "x") == (
         "no workspace: nobody chose one; start the server with --workspace DIR"
     )
 
 
-def test_an_over_long_name_is_refused_and_not_a_crash(root: Path):
+def test_a_name_that_is_too_long_is_refused(root: Path):
     name = "x" * 300
 
-    assert refusal(Workspace(root), f"{name}/../y") == (
+    assert expect_refusal(Workspace(root), f"{name}/../y") == (
         f"{root / name}: cannot be resolved: File name too long"
     )

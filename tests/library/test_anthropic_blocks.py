@@ -1,4 +1,4 @@
-"""Results as the Anthropic Messages API takes them."""
+"""Conversion of results to blocks of the Anthropic Messages API."""
 
 import pytest
 
@@ -31,7 +31,7 @@ from tests.support.stand_ins import RecordingTool
 VOTE = Vote(Tier.ALLOW, Effect.ALLOW, "a rule", Origin("settings.json"))
 
 
-def completed(wire: JsonObject) -> Completed:
+def build_completed(wire: JsonObject) -> Completed:
     resolved = ResolvedCall(ToolCall("id", "toolu_1", "T", {}), RecordingTool("T"))
     checked = CheckedCall(ValidCall(resolved, {}, Sharing.SHARED), {}, None)
     reviewed = ReviewedCall(checked, checked, PreHookResult())
@@ -40,63 +40,65 @@ def completed(wire: JsonObject) -> Completed:
 
 def convert_content(*blocks: JsonObject, **more: Json) -> object:
     wire: JsonObject = {"content": list(blocks), **more}
-    return to_result_block("toolu_1", "T", completed(wire))["content"]
+    return to_result_block("toolu_1", "T", build_completed(wire))["content"]
 
 
-def text(said: str) -> JsonObject:
-    return {"type": "text", "text": said}
+def build_text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
 
 
-def source(media_type: str, data: str = "QUJD") -> JsonObject:
+def build_source(media_type: str, data: str = "QUJD") -> JsonObject:
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
 @pytest.mark.parametrize(
-    ("block", "shown"),
+    ("block", "expected"),
     [
-        ({"type": "text", "text": "hi", "annotations": {}, "x": 1}, text("hi")),
+        ({"type": "text", "text": "hi", "annotations": {}, "x": 1}, build_text("hi")),
         (
             {"type": "image", "data": "QUJD", "mimeType": "image/png"},
-            {"type": "image", "source": source("image/png")},
+            {"type": "image", "source": build_source("image/png")},
         ),
         (
             {"type": "image", "data": "QUJD", "mimeType": "image/tiff"},
-            text("[Image, image/tiff, 3 bytes: not shown]"),
+            build_text("[Image, image/tiff, 3 bytes: not shown]"),
         ),
         (
             {"type": "audio", "data": "QUJD", "mimeType": "audio/wav"},
-            text("[Audio, audio/wav, 3 bytes: not shown]"),
+            build_text("[Audio, audio/wav, 3 bytes: not shown]"),
         ),
-        ({"type": "resource", "resource": {"uri": "a:b", "text": "inside"}}, text("inside")),
+        ({"type": "resource", "resource": {"uri": "a:b", "text": "inside"}}, build_text("inside")),
         (
             {
                 "type": "resource",
                 "resource": {"uri": "a:b", "mimeType": "application/pdf", "blob": "QUJD"},
             },
-            {"type": "document", "source": source("application/pdf")},
+            {"type": "document", "source": build_source("application/pdf")},
         ),
         (
             {"type": "resource", "resource": {"uri": "a:b", "blob": "QUJD"}},
-            text("[Resource a:b, type unknown, 3 bytes: not shown]"),
+            build_text("[Resource a:b, type unknown, 3 bytes: not shown]"),
         ),
         (
             {"type": "resource_link", "name": "N", "uri": "a:b", "description": "D"},
-            text("[Resource link: N] a:b (D)"),
+            build_text("[Resource link: N] a:b (D)"),
         ),
-        ({"type": "x-new"}, text("[Content of the type 'x-new' is not shown]")),
+        ({"type": "x-new"}, build_text("[Content of the type 'x-new' is not shown]")),
     ],
 )
-def test_a_block_of_mcp_becomes_one_of_the_api(block: JsonObject, shown: JsonObject) -> None:
-    assert convert_content(block) == [shown]
+def test_an_mcp_block_becomes_a_block_of_the_api(block: JsonObject, expected: JsonObject) -> None:
+    assert convert_content(block) == [expected]
 
 
 def test_empty_text_is_left_out_because_the_api_refuses_it() -> None:
-    assert convert_content(text(""), text("a")) == [text("a")]
+    assert convert_content(build_text(""), build_text("a")) == [build_text("a")]
 
 
-def test_structure_is_told_as_text_where_nothing_else_tells_it() -> None:
-    assert convert_content(structuredContent={"n": 1}) == [text('{"n": 1}')]
-    assert convert_content(text("n is 1"), structuredContent={"n": 1}) == [text("n is 1")]
+def test_structured_content_becomes_text_if_there_is_no_other_content() -> None:
+    assert convert_content(structuredContent={"n": 1}) == [build_text('{"n": 1}')]
+    assert convert_content(build_text("n is 1"), structuredContent={"n": 1}) == [
+        build_text("n is 1")
+    ]
 
 
 def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:
@@ -105,16 +107,16 @@ def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:
         "isError": True,
     }
 
-    assert to_result_block("toolu_1", "T", completed(wire)) == {
+    assert to_result_block("toolu_1", "T", build_completed(wire)) == {
         "type": "tool_result",
         "tool_use_id": "toolu_1",
-        "content": [text("[Image, image/png, 3 bytes: not shown]")],
+        "content": [build_text("[Image, image/png, 3 bytes: not shown]")],
         "is_error": True,
     }
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "message"),
     [
         (Refusal(RefusedBy.LOOKUP, "no tool named 'T'"), "no tool named 'T'"),
         (
@@ -132,11 +134,11 @@ def test_an_error_has_text_only_because_the_api_refuses_anything_else() -> None:
         ),
     ],
 )
-def test_every_other_outcome_is_an_error_that_says_why(outcome: Outcome, told: str) -> None:
+def test_every_other_outcome_is_an_error_with_its_reason(outcome: Outcome, message: str) -> None:
     assert to_result_block("toolu_1", "T", outcome) == {
         "type": "tool_result",
         "tool_use_id": "toolu_1",
-        "content": [text(f"<tool_use_error>{told}</tool_use_error>")],
+        "content": [build_text(f"<tool_use_error>{message}</tool_use_error>")],
         "is_error": True,
     }
 

@@ -1,4 +1,4 @@
-"""The pipeline as a Python library: real tools, real files, real processes."""
+"""The pipeline as a Python library, with real tools, files and processes."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ PNG = base64.b64decode(
 ALLOW_ALL: dict[str, Sequence[str]] = {"allow": ["Bash", "Edit(./**)"]}
 
 
-class Place:
+class LibrarySetup:
     """A workspace, settings and a state directory."""
 
     def __init__(self, folder: Path) -> None:
@@ -39,19 +39,19 @@ class Place:
         self.workspace.mkdir()
         self.servers: list[Path] = []
         self.settings = folder / "settings.json"
-        self.use(ALLOW_ALL)
+        self.write_settings(ALLOW_ALL)
 
-    def use(self, permissions: dict[str, Sequence[str]], **more: Any) -> None:
+    def write_settings(self, permissions: dict[str, Sequence[str]], **more: Any) -> None:
         content = {"permissions": permissions, **more}
         self.settings.write_text(json.dumps(content), encoding="utf-8")
 
-    def file(self, name: str, content: str | bytes) -> Path:
+    def write_file(self, name: str, content: str | bytes) -> Path:
         path = self.workspace / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def upstream(self) -> None:
-        """The demo server, whose tools wait behind `tool_search`."""
+    def add_upstream(self) -> None:
+        """Configure the demo server, whose tools are deferred."""
         entry = {"command": sys.executable, "args": ["-m", "mcp_dispatch.demo.upstream"]}
         self.servers = [self.folder / "servers.json"]
         self.servers[0].write_text(json.dumps({"mcpServers": {"demo": entry}}), encoding="utf-8")
@@ -68,7 +68,7 @@ class Place:
         ) as dispatch:
             yield dispatch
 
-    def journal(self) -> list[dict[str, Any]]:
+    def read_journal(self) -> list[dict[str, Any]]:
         files = sorted((self.folder / "state" / "journal").glob("*.jsonl"))
         return [
             json.loads(line)
@@ -78,12 +78,12 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def setup(tmp_path: Path) -> LibrarySetup:
+    return LibrarySetup(tmp_path)
 
 
-def use(id: str, name: str, /, **given: Json) -> JsonObject:
-    return {"type": "tool_use", "id": id, "name": name, "input": given}
+def build_tool_use(id: str, name: str, /, **arguments: Json) -> JsonObject:
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
 def join_text(result: ToolResultBlock) -> str:
@@ -95,8 +95,10 @@ async def run_all(dispatch: Dispatch, *blocks: JsonObject) -> list[ToolResultBlo
         return [result async for result in dispatch.run(blocks)]
 
 
-async def test_definitions_are_in_the_form_and_order_the_api_caches(place: Place) -> None:
-    async with place.open() as dispatch:
+async def test_definitions_have_a_stable_order_and_the_fields_of_the_api(
+    setup: LibrarySetup,
+) -> None:
+    async with setup.open() as dispatch:
         first, second = dispatch.definitions(), dispatch.definitions()
 
     assert [each["name"] for each in first] == list(BUILT_INS)
@@ -104,73 +106,73 @@ async def test_definitions_are_in_the_form_and_order_the_api_caches(place: Place
     assert all(list(each) == ["name", "description", "input_schema"] for each in first)
 
 
-async def test_a_whole_message_gives_a_result_for_each_call_in_order(place: Place) -> None:
-    place.file("a.txt", "alpha")
-    place.file("dot.png", PNG)
+async def test_a_whole_message_gives_a_result_for_each_call_in_order(setup: LibrarySetup) -> None:
+    setup.write_file("a.txt", "alpha")
+    setup.write_file("dot.png", PNG)
 
-    async with place.open() as dispatch:
-        found = await run_all(
+    async with setup.open() as dispatch:
+        results = await run_all(
             dispatch,
             {"type": "text", "text": "I will look."},
-            use("1", "Read", file_path="a.txt"),
-            use("2", "Read", file_path="dot.png"),
-            use("3", "Edit", file_path="a.txt", old_string="alpha", new_string="beta"),
-            use("4", "Read", file_path="a.txt"),
+            build_tool_use("1", "Read", file_path="a.txt"),
+            build_tool_use("2", "Read", file_path="dot.png"),
+            build_tool_use("3", "Edit", file_path="a.txt", old_string="alpha", new_string="beta"),
+            build_tool_use("4", "Read", file_path="a.txt"),
             {"type": "server_tool_use", "id": "5", "name": "web_search", "input": {}},
         )
 
-    assert [result["tool_use_id"] for result in found] == ["1", "2", "3", "4"]
-    assert all("is_error" not in result for result in found)
-    assert "alpha" in join_text(found[0])
-    image = found[1]["content"]
+    assert [result["tool_use_id"] for result in results] == ["1", "2", "3", "4"]
+    assert all("is_error" not in result for result in results)
+    assert "alpha" in join_text(results[0])
+    image = results[1]["content"]
     assert isinstance(image, list)
     assert [block["type"] for block in image if isinstance(block, dict)][-1] == "image"
-    assert "beta" in join_text(found[3])
+    assert "beta" in join_text(results[3])
 
 
-async def test_whatever_is_wrong_with_a_call_is_told_in_its_result(place: Place) -> None:
-    place.use({"deny": ["Read(./.env)"], "allow": ["Bash"]})
-    place.file(".env", "SECRET=1")
+async def test_every_problem_of_a_call_is_reported_in_its_result(setup: LibrarySetup) -> None:
+    setup.write_settings({"deny": ["Read(./.env)"], "allow": ["Bash"]})
+    setup.write_file(".env", "SECRET=1")
 
-    async with place.open() as dispatch:
-        found = await run_all(
+    async with setup.open() as dispatch:
+        results = await run_all(
             dispatch,
-            use("1", "Nope"),
-            use("2", "Read", path="a"),
-            use("3", "Read", file_path=".env"),
+            build_tool_use("1", "Nope"),
+            build_tool_use("2", "Read", path="a"),
+            build_tool_use("3", "Read", file_path=".env"),
             {"type": "tool_use", "id": "4", "name": "Read", "input": "not an object"},
             {"type": "tool_use", "id": "5", "name": "Read", "input": {"file_path": "\ud800"}},
-            use("6", "Bash", command="exit 3"),
-            use("7", "Bash", command="true"),
+            build_tool_use("6", "Bash", command="exit 3"),
+            build_tool_use("7", "Bash", command="true"),
             {"type": "tool_use", "id": "8", "name": None, "input": {}},
         )
 
-    told = [join_text(result) for result in found]
-    assert all(result.get("is_error") is True for result in found)
-    assert "Nope" in told[0]
-    assert "InputValidationError" in told[1]
-    assert "a deny rule forbids it (Read(./.env)" in told[2]
-    assert "it must be an object, got str" in told[3]
-    assert "InputValidationError" in told[4]
-    assert told[5].startswith("Exit code 3")
-    assert told[6] == (
+    texts = [join_text(result) for result in results]
+    assert all(result.get("is_error") is True for result in results)
+    assert "Nope" in texts[0]
+    assert "InputValidationError" in texts[1]
+    assert "a deny rule forbids it (Read(./.env)" in texts[2]
+    assert "it must be an object, got str" in texts[3]
+    assert "InputValidationError" in texts[4]
+    assert texts[5].startswith("Exit code 3")
+    assert texts[6] == (
         "<tool_use_error>The call was cancelled (sibling_error): Bash `exit 3`, which was called "
         "together with it, failed; this call did not run.</tool_use_error>"
     )
-    assert "None" in told[7]
+    assert "None" in texts[7]
     assert [
-        entry.get("reason") for entry in place.journal() if entry["outcome"] == "cancelled"
+        entry.get("reason") for entry in setup.read_journal() if entry["outcome"] == "cancelled"
     ] == ["sibling_error"]
 
 
-async def test_a_block_without_an_id_is_an_error_of_the_program(place: Place) -> None:
-    async with place.open() as dispatch:
+async def test_a_block_without_an_id_raises_a_value_error(setup: LibrarySetup) -> None:
+    async with setup.open() as dispatch:
         with pytest.raises(ValueError, match="needs an id"):
             dispatch.stream().add({"type": "tool_use", "name": "Read", "input": {}})
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         (True, "made"),
         (Approved(), "made"),
@@ -179,10 +181,10 @@ async def test_a_block_without_an_id_is_an_error_of_the_program(place: Place) ->
         (RuntimeError("no terminal"), "the question could not be put: no terminal"),
     ],
 )
-async def test_a_person_is_asked_by_the_program(
-    place: Place, reply: bool | Approved | Declined | Exception, told: str
+async def test_the_ask_callback_decides_whether_a_call_runs(
+    setup: LibrarySetup, reply: bool | Approved | Declined | Exception, expected: str
 ) -> None:
-    place.use({})
+    setup.write_settings({})
     asked: list[Question] = []
 
     async def ask(question: Question) -> bool | Approved | Declined:
@@ -191,40 +193,42 @@ async def test_a_person_is_asked_by_the_program(
             raise reply
         return reply
 
-    async with place.open(ask) as dispatch:
-        (result,) = await run_all(dispatch, use("1", "Bash", command="touch x && echo made"))
+    async with setup.open(ask) as dispatch:
+        (result,) = await run_all(
+            dispatch, build_tool_use("1", "Bash", command="touch x && echo made")
+        )
 
     assert [question.tool for question in asked] == ["Bash"]
-    assert told in join_text(result)
-    assert (place.workspace / "x").exists() is (told == "made")
+    assert expected in join_text(result)
+    assert (setup.workspace / "x").exists() is (expected == "made")
 
 
-async def test_results_come_in_order_while_the_message_is_still_being_written(
-    place: Place,
+async def test_results_are_delivered_in_order_while_calls_are_still_added(
+    setup: LibrarySetup,
 ) -> None:
-    os.mkfifo(place.workspace / "gate")
-    place.file("b.txt", "second")
+    os.mkfifo(setup.workspace / "gate")
+    setup.write_file("b.txt", "second")
     states: list[tuple[str, CallState]] = []
 
-    async with place.open() as dispatch:
+    async with setup.open() as dispatch:
         executor = dispatch.stream(on_state=lambda id, state: states.append((id, state)))
-        executor.add(use("1", "Bash", command="cat gate"))
-        executor.add(use("2", "Read", file_path="b.txt"))
+        executor.add(build_tool_use("1", "Bash", command="cat gate"))
+        executor.add(build_tool_use("2", "Read", file_path="b.txt"))
         with anyio.fail_after(30):
             while executor.states["2"] is not CallState.COMPLETED:
                 await checkpoint()
         early = executor.completed()
         assert executor.states == {"1": CallState.EXECUTING, "2": CallState.COMPLETED}
-        executor.add(use("3", "Write", file_path="c.txt", content="third"))
+        executor.add(build_tool_use("3", "Write", file_path="c.txt", content="third"))
         assert executor.states["3"] is CallState.QUEUED
-        async with await anyio.open_file(place.workspace / "gate", "w") as gate:
+        async with await anyio.open_file(setup.workspace / "gate", "w") as gate:
             await gate.write("first")
         with anyio.fail_after(30):
-            found = await executor.remaining()
+            results = await executor.remaining()
 
     assert early == []
-    assert [result["tool_use_id"] for result in found] == ["1", "2", "3"]
-    assert join_text(found[0]) == "first"
+    assert [result["tool_use_id"] for result in results] == ["1", "2", "3"]
+    assert join_text(results[0]) == "first"
     assert set(executor.states.values()) == {CallState.DELIVERED}
     assert [state for id, state in states if id == "3"] == [
         CallState.EXECUTING,
@@ -233,71 +237,75 @@ async def test_results_come_in_order_while_the_message_is_still_being_written(
     ]
 
 
-async def test_progress_is_told_at_once(place: Place) -> None:
-    os.mkfifo(place.workspace / "gate")
-    heard: list[str] = []
+async def test_progress_is_reported_while_the_call_runs(setup: LibrarySetup) -> None:
+    os.mkfifo(setup.workspace / "gate")
+    reported: list[str] = []
 
-    async with place.open() as dispatch:
+    async with setup.open() as dispatch:
 
-        async def note(id: str, update: JsonObject) -> None:
-            heard.append(id)
-            async with await anyio.open_file(place.workspace / "gate", "w") as gate:
+        async def record_progress(id: str, update: JsonObject) -> None:
+            reported.append(id)
+            async with await anyio.open_file(setup.workspace / "gate", "w") as gate:
                 await gate.write("go")
 
         with anyio.fail_after(60):
-            blocks = [use("1", "Bash", command="echo begun; cat gate")]
-            found = [result async for result in dispatch.run(blocks, progress=note)]
+            blocks = [build_tool_use("1", "Bash", command="echo begun; cat gate")]
+            results = [result async for result in dispatch.run(blocks, progress=record_progress)]
 
-    assert heard[:1] == ["1"]
-    assert join_text(found[0]) == "begun\ngo"
+    assert reported[:1] == ["1"]
+    assert join_text(results[0]) == "begun\ngo"
 
 
-async def test_what_the_program_does_with_news_harms_no_call(place: Place) -> None:
-    async def refuse(id: str, update: JsonObject) -> None:
+async def test_callbacks_that_raise_do_not_affect_the_call(setup: LibrarySetup) -> None:
+    async def fail_on_progress(id: str, update: JsonObject) -> None:
         raise RuntimeError("no display")
 
-    def refuse_too(id: str, state: CallState) -> None:
+    def fail_on_state(id: str, state: CallState) -> None:
         raise RuntimeError("no display")
 
-    async with place.open() as dispatch:
-        blocks = [use("1", "Bash", command="echo told")]
+    async with setup.open() as dispatch:
+        blocks = [build_tool_use("1", "Bash", command="echo told")]
         with anyio.fail_after(30):
-            running = dispatch.run(blocks, progress=refuse, on_state=refuse_too)
-            found = [result async for result in running]
+            running = dispatch.run(blocks, progress=fail_on_progress, on_state=fail_on_state)
+            results = [result async for result in running]
 
-    assert [join_text(result) for result in found] == ["told"]
+    assert [join_text(result) for result in results] == ["told"]
 
 
-async def test_an_interrupted_command_leaves_no_process_and_says_so(place: Place) -> None:
-    os.mkfifo(place.workspace / "pids")
-    async with place.open() as dispatch:
+async def test_an_interrupted_command_leaves_no_process_and_has_a_cancelled_result(
+    setup: LibrarySetup,
+) -> None:
+    os.mkfifo(setup.workspace / "pids")
+    async with setup.open() as dispatch:
         executor = dispatch.stream()
-        executor.add(use("1", "Bash", command="sleep 600 & echo $$ $! > pids; sleep 600"))
-        executor.add(use("2", "Write", file_path="never", content="x"))
+        executor.add(
+            build_tool_use("1", "Bash", command="sleep 600 & echo $$ $! > pids; sleep 600")
+        )
+        executor.add(build_tool_use("2", "Write", file_path="never", content="x"))
         with anyio.fail_after(30):
-            async with await anyio.open_file(place.workspace / "pids") as pipe:
+            async with await anyio.open_file(setup.workspace / "pids") as pipe:
                 pids = [int(pid) for pid in (await pipe.readline()).split()]
             assert executor.interruptible
             executor.interrupt()
-            executor.add(use("3", "Read", file_path="x"))
-            found = await executor.remaining()
+            executor.add(build_tool_use("3", "Read", file_path="x"))
+            results = await executor.remaining()
         for pid in pids:
             await until_gone(pid)
 
-    synthetic = (
+    expected = (
         "<tool_use_error>The call was cancelled (user_interrupted): the user interrupted it."
         "</tool_use_error>"
     )
-    assert [join_text(result) for result in found] == [synthetic] * 3
-    assert not (place.workspace / "never").exists()
-    assert {entry["reason"] for entry in place.journal()} == {"user_interrupted"}
+    assert [join_text(result) for result in results] == [expected] * 3
+    assert not (setup.workspace / "never").exists()
+    assert {entry["reason"] for entry in setup.read_journal()} == {"user_interrupted"}
 
 
-async def test_a_write_that_has_begun_is_finished_whatever_is_interrupted(place: Place) -> None:
+async def test_a_write_that_has_started_finishes_despite_an_interrupt(setup: LibrarySetup) -> None:
     content = "0123456789" * 500_000
-    async with place.open() as dispatch:
+    async with setup.open() as dispatch:
         executor = dispatch.stream()
-        executor.add(use("1", "Write", file_path="big", content=content))
+        executor.add(build_tool_use("1", "Write", file_path="big", content=content))
         with anyio.fail_after(30):
             while executor.interruptible:
                 await checkpoint()
@@ -305,13 +313,13 @@ async def test_a_write_that_has_begun_is_finished_whatever_is_interrupted(place:
             (result,) = await executor.remaining()
 
     assert "is_error" not in result
-    assert (place.workspace / "big").read_text(encoding="utf-8") == content
+    assert (setup.workspace / "big").read_text(encoding="utf-8") == content
 
 
-async def test_a_discarded_message_takes_its_calls_along(place: Place) -> None:
-    async with place.open() as dispatch:
+async def test_discarding_a_message_cancels_its_calls(setup: LibrarySetup) -> None:
+    async with setup.open() as dispatch:
         executor = dispatch.stream()
-        executor.add(use("1", "Bash", command="sleep 600"))
+        executor.add(build_tool_use("1", "Bash", command="sleep 600"))
         executor.discard()
         with anyio.fail_after(30):
             (result,) = await executor.remaining()
@@ -319,66 +327,72 @@ async def test_a_discarded_message_takes_its_calls_along(place: Place) -> None:
     assert "(streaming_fallback): the message that it belonged to was discarded" in join_text(
         result
     )
-    assert [entry["reason"] for entry in place.journal()] == ["streaming_fallback"]
+    assert [entry["reason"] for entry in setup.read_journal()] == ["streaming_fallback"]
 
 
-async def test_cancelling_the_task_that_reads_results_interrupts_the_calls(place: Place) -> None:
-    os.mkfifo(place.workspace / "pids")
-    async with place.open() as dispatch:
+async def test_cancelling_the_task_that_reads_results_interrupts_the_calls(
+    setup: LibrarySetup,
+) -> None:
+    os.mkfifo(setup.workspace / "pids")
+    async with setup.open() as dispatch:
         pids: list[int] = []
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 command = "echo $$ > pids; sleep 600"
-                tasks.start_soon(run_all, dispatch, use("1", "Bash", command=command))
-                async with await anyio.open_file(place.workspace / "pids") as pipe:
+                tasks.start_soon(run_all, dispatch, build_tool_use("1", "Bash", command=command))
+                async with await anyio.open_file(setup.workspace / "pids") as pipe:
                     pids.append(int(await pipe.readline()))
                 tasks.cancel_scope.cancel()
             await until_gone(pids[0])
-            (after,) = await run_all(dispatch, use("2", "Bash", command="echo on"))
+            (after,) = await run_all(dispatch, build_tool_use("2", "Bash", command="echo on"))
 
     assert join_text(after) == "on"
 
 
-async def test_the_end_of_the_block_stops_what_still_runs(place: Place) -> None:
-    os.mkfifo(place.workspace / "pids")
+async def test_leaving_the_context_stops_running_calls(setup: LibrarySetup) -> None:
+    os.mkfifo(setup.workspace / "pids")
     with anyio.fail_after(30):
-        async with place.open() as dispatch:
-            dispatch.stream().add(use("1", "Bash", command="echo $$ > pids; sleep 600"))
-            async with await anyio.open_file(place.workspace / "pids") as pipe:
+        async with setup.open() as dispatch:
+            dispatch.stream().add(build_tool_use("1", "Bash", command="echo $$ > pids; sleep 600"))
+            async with await anyio.open_file(setup.workspace / "pids") as pipe:
                 pid = int(await pipe.readline())
         await until_gone(pid)
 
 
-async def test_the_largest_results_of_a_message_are_kept_on_disk_first(place: Place) -> None:
+async def test_the_largest_results_of_a_message_are_stored_on_disk_first(
+    setup: LibrarySetup,
+) -> None:
     sizes = [29_900, 29_000, 29_950, 28_000, 29_500, 29_600, 29_700]
     for number, size in enumerate(sizes):
-        place.file(f"f{number}", f"{number}" * size)
-    blocks = [use(str(n), "Bash", command=f"cat f{n}") for n in range(len(sizes))]
+        setup.write_file(f"f{number}", f"{number}" * size)
+    blocks = [build_tool_use(str(n), "Bash", command=f"cat f{n}") for n in range(len(sizes))]
 
-    async with place.open() as dispatch:
+    async with setup.open() as dispatch:
         first = await run_all(dispatch, *blocks)
         again = await run_all(dispatch, *blocks)
 
     kept = [result["tool_use_id"] for result in first if "<persisted-output>" in join_text(result)]
-    shrunk = [entry for entry in place.journal() if entry.get("event") == "result_shrunk"]
+    shrunk = [entry for entry in setup.read_journal() if entry.get("event") == "result_shrunk"]
     assert [each["replaced"][0]["bytes"] for each in shrunk] == [29_950, 29_950]
     assert sum(sizes) > 200_000
     assert kept == ["2"]
     assert first == again
 
 
-async def test_what_tool_search_finds_is_defined_in_the_next_turn(place: Place) -> None:
-    place.use({"allow": ["mcp__demo"]}, dispatch={"toolSearch": {"mode": "always"}})
-    place.upstream()
+async def test_a_tool_found_by_tool_search_is_defined_in_the_next_turn(setup: LibrarySetup) -> None:
+    setup.write_settings({"allow": ["mcp__demo"]}, dispatch={"toolSearch": {"mode": "always"}})
+    setup.add_upstream()
 
-    async with place.open() as dispatch:
+    async with setup.open() as dispatch:
         before = dispatch.definitions()
-        (search,) = await run_all(dispatch, use("1", "tool_search", query="select:demo__roll_dice"))
+        (search,) = await run_all(
+            dispatch, build_tool_use("1", "tool_search", query="select:demo__roll_dice")
+        )
         after = dispatch.definitions()
-        by_name, enveloped = await run_all(
+        by_name, by_call_tool = await run_all(
             dispatch,
-            use("2", "demo__roll_dice", sides=6),
-            use("3", "call_tool", name="demo__roll_dice", arguments={"sides": 6}),
+            build_tool_use("2", "demo__roll_dice", sides=6),
+            build_tool_use("3", "call_tool", name="demo__roll_dice", arguments={"sides": 6}),
         )
 
     names = [each["name"] for each in after]
@@ -386,21 +400,23 @@ async def test_what_tool_search_finds_is_defined_in_the_next_turn(place: Place) 
     assert after[: len(before)] == before
     assert names[len(before) :] == ["demo__roll_dice"]
     assert "is_error" not in by_name
-    assert "is_error" not in enveloped
-    tools = [entry["tool"] for entry in place.journal() if "outcome" in entry]
+    assert "is_error" not in by_call_tool
+    tools = [entry["tool"] for entry in setup.read_journal() if "outcome" in entry]
     assert tools == ["tool_search", "mcp__demo__roll_dice", "mcp__demo__roll_dice"]
 
 
-async def test_hooks_hear_of_all_calls_of_a_message_when_it_is_complete(place: Place) -> None:
+async def test_post_tool_batch_hooks_receive_all_calls_of_a_complete_message(
+    setup: LibrarySetup,
+) -> None:
     context = {"hookEventName": "PostToolBatch", "additionalContext": "well done"}
-    told = json.dumps({"hookSpecificOutput": context})
-    hook = {"type": "command", "command": f"cat > batch.json; printf '%s' '{told}'"}
-    place.use(ALLOW_ALL, hooks={"PostToolBatch": [{"hooks": [hook]}]})
+    output = json.dumps({"hookSpecificOutput": context})
+    hook = {"type": "command", "command": f"cat > batch.json; printf '%s' '{output}'"}
+    setup.write_settings(ALLOW_ALL, hooks={"PostToolBatch": [{"hooks": [hook]}]})
 
-    async with place.open() as dispatch:
+    async with setup.open() as dispatch:
         executor = dispatch.stream()
         for id in "12":
-            executor.add(use(id, "Bash", command=f"echo {id}"))
+            executor.add(build_tool_use(id, "Bash", command=f"echo {id}"))
         with anyio.fail_after(30):
             while executor.states["2"] is not CallState.COMPLETED:
                 await checkpoint()
@@ -411,23 +427,23 @@ async def test_hooks_hear_of_all_calls_of_a_message_when_it_is_complete(place: P
         "1",
         "2\nPostToolBatch hook additional context: well done",
     ]
-    heard = json.loads((place.workspace / "batch.json").read_text(encoding="utf-8"))
-    assert [call["tool_use_id"] for call in heard["tool_calls"]] == ["1", "2"]
+    hook_input = json.loads((setup.workspace / "batch.json").read_text(encoding="utf-8"))
+    assert [call["tool_use_id"] for call in hook_input["tool_calls"]] == ["1", "2"]
 
 
-async def test_an_exception_of_the_program_comes_out_as_it_is(place: Place) -> None:
+async def test_an_exception_inside_the_context_is_raised_unchanged(setup: LibrarySetup) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with place.open():
+        async with setup.open():
             raise ZeroDivisionError
 
 
-async def test_flags_that_cannot_be_used_say_so_at_the_start(tmp_path: Path) -> None:
+async def test_a_missing_workspace_raises_a_start_error(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="nowhere"):
         async with mcp_dispatch.open(workspace=tmp_path / "nowhere", state_dir=tmp_path / "state"):
             raise AssertionError("it was opened")
 
 
-def test_importing_the_package_costs_nothing_until_it_is_opened() -> None:
+def test_importing_the_package_loads_no_large_dependency() -> None:
     program = (
         "import sys, mcp_dispatch; print(sorted({'anyio', 'mcp', 'pydantic'} & set(sys.modules)))"
     )

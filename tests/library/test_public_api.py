@@ -1,4 +1,4 @@
-"""The names that `mcp_dispatch` exports, and what an import of the package costs."""
+"""The names that `mcp_dispatch` exports, and the modules that importing it loads."""
 
 import ast
 import subprocess
@@ -27,11 +27,11 @@ EXPORTED = [
 ]
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_package_exports_exactly_the_listed_names() -> None:
     assert mcp_dispatch.__all__ == EXPORTED
 
 
-def test_every_public_name_can_be_used() -> None:
+def test_every_exported_name_exists() -> None:
     assert [name for name in EXPORTED if getattr(mcp_dispatch, name, None) is None] == []
 
 
@@ -51,7 +51,7 @@ def test_importing_the_package_imports_only_the_standard_library() -> None:
     assert set(loaded) - sys.stdlib_module_names == {"mcp_dispatch"}
 
 
-def test_examples_import_nothing_else_of_the_package() -> None:
+def test_examples_import_only_the_top_level_package() -> None:
     imported = [
         name
         for file in sorted((ROOT / "docs" / "examples").glob("*.py"))

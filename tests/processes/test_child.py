@@ -1,4 +1,4 @@
-"""Child processes: started with what they may see, waited for, and stopped with all they started."""
+"""Child processes: their environment, their pipes, and how they are stopped."""
 
 import os
 import signal
@@ -25,28 +25,28 @@ ENV: Mapping[str, str] = {"PATH": os.environ["PATH"]}
 ROOT = Path("/")
 
 
-async def shell(children: ProcessGroup, script: str) -> ChildProcess:
+async def spawn_shell(children: ProcessGroup, script: str) -> ChildProcess:
     return await children.spawn(["bash", "-c", script], cwd=ROOT, env=ENV, stdout=PIPE)
 
 
-async def everything(stream: ByteReceiveStream | None) -> bytes:
+async def read_all(stream: ByteReceiveStream | None) -> bytes:
     assert stream is not None
     with anyio.fail_after(5):
         return b"".join([chunk async for chunk in stream])
 
 
-async def lines(stream: ByteReceiveStream | None, count: int) -> None:
+async def wait_for_lines(stream: ByteReceiveStream | None, count: int) -> None:
     assert stream is not None
     with anyio.fail_after(5):
         while count > 0:
             count -= (await stream.receive()).count(b"\n")
 
 
-def left_of(children: ProcessGroup) -> set[int]:
+def find_remaining(children: ProcessGroup) -> set[int]:
     return kill_tree.find_processes(set(), kill_tree.build_run_marker(children.run_id))
 
 
-def zombies() -> list[str]:
+def list_zombies() -> list[str]:
     stats = [
         path.read_text(encoding="utf-8") for path in Path("/proc/self/task").glob("*/children")
     ]
@@ -55,7 +55,7 @@ def zombies() -> list[str]:
     return [state for state in states if state.rpartition(")")[2].split()[0] == "Z"]
 
 
-def test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else() -> None:
+def test_the_baseline_environment_has_basic_variables_and_no_secrets() -> None:
     environ = {
         "PATH": "/bin",
         "LC_ALL": "C",
@@ -78,7 +78,7 @@ def test_the_baseline_has_what_a_program_needs_and_no_secret_of_anybody_else() -
     }
 
 
-def test_a_shell_inherits_everything_but_our_own_variables() -> None:
+def test_a_shell_inherits_all_variables_except_those_of_the_server() -> None:
     environ = {
         "PATH": "/bin",
         "MY_TOKEN": "mine",
@@ -89,26 +89,26 @@ def test_a_shell_inherits_everything_but_our_own_variables() -> None:
     assert remove_own_variables(environ) == {"PATH": "/bin", "MY_TOKEN": "mine"}
 
 
-async def test_a_child_sees_its_environment_and_the_marker_only() -> None:
+async def test_a_child_gets_only_its_environment_and_the_marker() -> None:
     async with (
         ProcessGroup() as children,
         await children.spawn(["/usr/bin/env"], cwd=ROOT, env={"A": "1"}, stdout=PIPE) as child,
     ):
-        printed = await everything(child.stdout)
+        printed = await read_all(child.stdout)
 
     assert sorted(printed.decode().split()) == ["A=1", f"MCP_DISPATCH_RUN={children.run_id}.1"]
 
 
-async def test_a_child_has_a_session_of_its_own_and_no_descriptor_of_ours() -> None:
+async def test_a_child_has_its_own_session_and_inherits_no_descriptor() -> None:
     script = "ls /proc/self/fd | wc -l; ps -o pid=,sid=,pgid= -p $$"
-    async with ProcessGroup() as children, await shell(children, script) as child:
-        count, ids = (await everything(child.stdout)).decode().splitlines()
+    async with ProcessGroup() as children, await spawn_shell(children, script) as child:
+        count, ids = (await read_all(child.stdout)).decode().splitlines()
 
-    assert count == "4"  # its three streams and the directory `ls` looks at
+    assert count == "4"  # its three streams and the directory that `ls` reads
     assert ids.split() == [str(child.pid)] * 3
 
 
-async def test_a_child_answers_through_its_pipes() -> None:
+async def test_data_passes_through_the_pipes_of_a_child() -> None:
     payload = os.urandom(300_000)
     async with (
         ProcessGroup() as children,
@@ -118,7 +118,7 @@ async def test_a_child_answers_through_its_pipes() -> None:
         async with anyio.create_task_group() as tasks:
 
             async def receive() -> None:
-                received.append(await everything(child.stdout))
+                received.append(await read_all(child.stdout))
 
             tasks.start_soon(receive)
             assert child.stdin is not None
@@ -130,7 +130,7 @@ async def test_a_child_answers_through_its_pipes() -> None:
     assert received == [payload]
 
 
-async def test_writing_to_a_child_that_is_gone_says_so() -> None:
+async def test_writing_to_a_child_that_has_exited_raises_an_error() -> None:
     async with ProcessGroup() as children:
         child = await children.spawn(["true"], cwd=ROOT, env=ENV, stdin=PIPE)
         await child.wait()
@@ -141,8 +141,8 @@ async def test_writing_to_a_child_that_is_gone_says_so() -> None:
         await child.aclose()
 
 
-async def test_a_closed_pipe_wakes_its_reader() -> None:
-    async with ProcessGroup() as children, await shell(children, "sleep 600") as child:
+async def test_closing_a_pipe_wakes_its_reader() -> None:
+    async with ProcessGroup() as children, await spawn_shell(children, "sleep 600") as child:
         stdout = child.stdout
         assert stdout is not None
         with anyio.fail_after(5):
@@ -157,21 +157,21 @@ async def test_a_closed_pipe_wakes_its_reader() -> None:
                 await stdout.aclose()
 
 
-async def test_waiting_ends_with_the_child_though_a_grandchild_holds_its_output() -> None:
+async def test_wait_returns_when_the_child_exits_even_if_a_grandchild_holds_its_output() -> None:
     async with ProcessGroup() as children:
-        child = await shell(children, "sleep 600 & exit 7")
+        child = await spawn_shell(children, "sleep 600 & exit 7")
 
         with anyio.fail_after(5):
             assert await child.wait() == 7
 
-        assert len(left_of(children)) == 1
+        assert len(find_remaining(children)) == 1
         await child.aclose()
 
-        assert left_of(children) == set()
+        assert find_remaining(children) == set()
 
 
 async def test_death_by_a_signal_is_a_negative_return_code() -> None:
-    async with ProcessGroup() as children, await shell(children, "kill -9 $$") as child:
+    async with ProcessGroup() as children, await spawn_shell(children, "kill -9 $$") as child:
         assert await child.wait() == -signal.SIGKILL
 
 
@@ -193,7 +193,7 @@ async def test_death_by_a_signal_is_a_negative_return_code() -> None:
         (["true", "a\0b"], ROOT, "its arguments or environment are not usable: embedded null byte"),
     ],
 )
-async def test_what_cannot_be_started_is_explained(
+async def test_a_program_that_cannot_start_raises_an_error_with_the_reason(
     argv: list[str], cwd: Path, problem: str
 ) -> None:
     async with ProcessGroup() as children:
@@ -203,7 +203,7 @@ async def test_what_cannot_be_started_is_explained(
     assert str(caught.value) == f"cannot start {argv[0]!r}: {problem}"
 
 
-async def test_nothing_is_started_once_the_children_are_left() -> None:
+async def test_a_closed_process_group_starts_no_process() -> None:
     async with ProcessGroup() as children:
         pass
 
@@ -213,70 +213,70 @@ async def test_nothing_is_started_once_the_children_are_left() -> None:
     assert str(caught.value) == "cannot start 'true': the server is shutting down"
 
 
-async def test_stopping_reaches_those_who_ignore_term_and_those_who_left_the_session() -> None:
-    async with ProcessGroup() as children, await shell(children, STUBBORN) as child:
-        await lines(child.stdout, 3)
-        assert len(left_of(children)) >= 4
+async def test_stop_ends_processes_that_ignore_sigterm_or_left_the_session() -> None:
+    async with ProcessGroup() as children, await spawn_shell(children, STUBBORN) as child:
+        await wait_for_lines(child.stdout, 3)
+        assert len(find_remaining(children)) >= 4
 
         with anyio.fail_after(8):
             await child.stop(grace=0.2)
 
-        assert left_of(children) == set()
+        assert find_remaining(children) == set()
         assert child.returncode == -signal.SIGTERM
 
 
-async def test_a_child_has_its_grace_to_end_in_order() -> None:
+async def test_a_child_can_exit_by_itself_within_the_grace_period() -> None:
     async with ProcessGroup() as children:
         script = "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done"
-        child = await shell(children, script)
-        await lines(child.stdout, 1)
+        child = await spawn_shell(children, script)
+        await wait_for_lines(child.stdout, 1)
 
         await child.stop()
 
-        assert await everything(child.stdout) == b"bye\n"
+        assert await read_all(child.stdout) == b"bye\n"
         assert child.returncode == 4
         await child.aclose()
 
 
-async def test_stopping_one_child_leaves_the_others_alone() -> None:
-    async with ProcessGroup() as children, await shell(children, "sleep 600") as other:
-        async with await shell(children, "sleep 600"):
+async def test_stopping_one_child_leaves_the_others_running() -> None:
+    async with ProcessGroup() as children, await spawn_shell(children, "sleep 600") as other:
+        async with await spawn_shell(children, "sleep 600"):
             pass
 
         assert other.returncode is None
-        assert left_of(children) >= {other.pid}
+        assert find_remaining(children) >= {other.pid}
 
 
 async def test_a_cancelled_caller_still_stops_its_child() -> None:
     async with ProcessGroup() as children:
-        child = await shell(children, STUBBORN)
+        child = await spawn_shell(children, STUBBORN)
 
         with anyio.move_on_after(60) as scope:
             async with child:
-                await lines(child.stdout, 3)
+                await wait_for_lines(child.stdout, 3)
                 scope.cancel()
                 await anyio.sleep_forever()
 
         assert child.returncode is not None
-        assert left_of(children) == set()
+        assert find_remaining(children) == set()
 
 
-async def test_leaving_the_children_stops_all_that_still_run_or_were_left_behind() -> None:
+async def test_closing_a_process_group_stops_running_children_and_orphans() -> None:
     async with ProcessGroup() as children:
-        stubborn = await shell(children, STUBBORN)
-        await lines(stubborn.stdout, 3)
-        background = await shell(children, "setsid sleep 600 & sleep 600 & exit 0")
+        stubborn = await spawn_shell(children, STUBBORN)
+        await wait_for_lines(stubborn.stdout, 3)
+        background = await spawn_shell(children, "setsid sleep 600 & sleep 600 & exit 0")
         await background.wait()
         began = time.monotonic()
 
-    assert left_of(children) == set()
-    assert time.monotonic() - began < 20  # not for as long as the children would sleep
+    assert find_remaining(children) == set()
+    assert time.monotonic() - began < 20  # far less than the children would sleep
     assert stubborn.stdout is not None
     assert background.stdout is not None
     await background.stdout.aclose()
 
 
-async def test_an_error_leaves_the_children_as_it_was_raised() -> None:
+async def test_an_error_inside_a_process_group_is_raised_unchanged() -> None:
     children = ProcessGroup()
 
     async def fail() -> None:
@@ -287,7 +287,7 @@ async def test_an_error_leaves_the_children_as_it_was_raised() -> None:
     with pytest.raises(ValueError, match="mine"):
         await fail()
 
-    assert left_of(children) == set()
+    assert find_remaining(children) == set()
 
 
 async def test_a_cancelled_owner_leaves_no_child_behind() -> None:
@@ -305,13 +305,13 @@ async def test_a_cancelled_owner_leaves_no_child_behind() -> None:
         await started.wait()
         tasks.cancel_scope.cancel()
 
-    assert left_of(children) == set()
+    assert find_remaining(children) == set()
 
 
 async def test_a_hundred_children_leave_no_descriptor_and_no_zombie() -> None:
     descriptors = Path("/proc/self/fd")
     async with ProcessGroup() as children:
-        async with await shell(children, "true") as first:
+        async with await spawn_shell(children, "true") as first:
             await first.wait()
         before = len(list(descriptors.iterdir()))
 
@@ -325,13 +325,13 @@ async def test_a_hundred_children_leave_no_descriptor_and_no_zombie() -> None:
                 await stream.aclose()
 
         assert len(list(descriptors.iterdir())) == before
-        assert zombies() == []
+        assert list_zombies() == []
 
 
-async def test_what_cannot_be_started_leaves_no_descriptor() -> None:
+async def test_a_program_that_cannot_start_leaves_no_descriptor() -> None:
     descriptors = Path("/proc/self/fd")
     async with ProcessGroup() as children:
-        async with await shell(children, "true") as first:
+        async with await spawn_shell(children, "true") as first:
             await first.wait()
         before = len(list(descriptors.iterdir()))
 
@@ -344,7 +344,7 @@ async def test_what_cannot_be_started_leaves_no_descriptor() -> None:
         assert len(list(descriptors.iterdir())) == before
 
 
-async def test_stderr_can_go_where_stdout_goes() -> None:
+async def test_stderr_can_be_merged_into_stdout() -> None:
     async with (
         ProcessGroup() as children,
         await children.spawn(
@@ -356,29 +356,29 @@ async def test_stderr_can_go_where_stdout_goes() -> None:
             stderr=STDOUT,
         ) as child,
     ):
-        assert await everything(child.stdout) == b"a\nb\nc\n"
+        assert await read_all(child.stdout) == b"a\nb\nc\n"
 
 
-async def test_a_recording_is_private_and_ends_at_its_limit(tmp_path: Path) -> None:
+async def test_an_output_file_has_no_name_and_stops_at_its_limit(tmp_path: Path) -> None:
     async with ProcessGroup() as children:
-        recording = OutputFile(tmp_path, limit=1000)
-        child = await children.spawn(["yes"], cwd=ROOT, env=ENV, stdout=recording.descriptor)
-        recording.close_child_end()
-        children.spawn_task(recording.copy)
+        output = OutputFile(tmp_path, limit=1000)
+        child = await children.spawn(["yes"], cwd=ROOT, env=ENV, stdout=output.descriptor)
+        output.close_child_end()
+        children.spawn_task(output.copy)
 
         with anyio.fail_after(5):
-            await recording.stopped.wait()
+            await output.stopped.wait()
         await child.stop()
-        recording.drain()
+        output.drain()
 
-        assert recording.problem == "it printed more than 1,000 bytes"
-        assert recording.size == 1000
-        assert recording.read(0, 2000) == b"y\n" * 500
+        assert output.problem == "it printed more than 1,000 bytes"
+        assert output.size == 1000
+        assert output.read(0, 2000) == b"y\n" * 500
         assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == []
-        recording.close()
+        output.close()
 
 
-def test_the_watchdog_loads_none_of_what_makes_a_start_slow() -> None:
+def test_the_watchdog_imports_no_slow_module() -> None:
     folder = str(Path(kill_tree.__file__).parent)
     script = f"import sys; sys.path.insert(0, {folder!r}); import kill_tree; print(*sys.modules)"
 

@@ -1,4 +1,4 @@
-"""Orphans stay below the server, and leave no zombies behind."""
+"""The subreaper adopts orphaned processes and reaps them."""
 
 import subprocess
 import sys
@@ -12,9 +12,9 @@ from mcp_dispatch.processes.subreaper import enable_subreaper, reap_orphans
 
 assert enable_subreaper()
 started = subprocess.Popen(["sh", "-c", "exit 7"], start_new_session=True)
-beside = subprocess.Popen(["sh", "-c", "exit 8"])
-leaving = "(sleep 0.2 & echo $!); exit 9"
-parent = subprocess.Popen(["sh", "-c", leaving], start_new_session=True, stdout=subprocess.PIPE)
+other = subprocess.Popen(["sh", "-c", "exit 8"])
+script = "(sleep 0.2 & echo $!); exit 9"
+parent = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
 orphan = int(parent.stdout.readline())
 assert parent.wait() == 9
 stat = Path(f"/proc/{orphan}/stat")
@@ -23,12 +23,12 @@ deadline = time.monotonic() + 30
 while stat.exists() and time.monotonic() < deadline:
     reap_orphans()
 print("gone" if not stat.exists() else "left")
-print(started.wait(), beside.wait())
+print(started.wait(), other.wait())
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt")
-def test_an_orphan_is_adopted_and_reaped_and_nobody_elses_end_is_taken() -> None:
+def test_an_orphan_is_adopted_and_reaped_and_other_children_keep_their_exit_codes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The watchdog: when the server is gone, whatever way it went, so are its children."""
+"""The watchdog kills the children of a server that has exited for any reason."""
 
 import os
 import signal
@@ -21,19 +21,19 @@ ENV = {"PATH": os.environ["PATH"]}
 
 
 class Parent:
-    """A running `support/process_parent.py` whose children are all up."""
+    """A running `support/process_parent.py` whose children have all started."""
 
     def __init__(self, pid: int, run: str, watchdog: int) -> None:
         self.pid = pid
         self.watchdog = watchdog
         self.mark = kill_tree.build_run_marker(run)
 
-    def children(self) -> set[int]:
+    def find_children(self) -> set[int]:
         return kill_tree.find_processes(set(), self.mark)
 
 
 @asynccontextmanager
-async def parent() -> AsyncGenerator[Parent]:
+async def start_parent() -> AsyncGenerator[Parent]:
     process = await anyio.open_process(
         [sys.executable, "-m", "tests.support.process_parent"],
         cwd=PARENT.parents[1],
@@ -52,8 +52,8 @@ async def parent() -> AsyncGenerator[Parent]:
                 process.kill()
 
 
-async def gone(pids: set[int]) -> None:
-    """Returns when all these processes have ended."""
+async def wait_until_gone(pids: set[int]) -> None:
+    """Wait until all these processes have exited."""
     for pid in pids:
         try:
             descriptor = os.pidfd_open(pid)
@@ -66,44 +66,44 @@ async def gone(pids: set[int]) -> None:
 
 
 async def test_a_killed_server_leaves_no_process_behind() -> None:
-    async with parent() as server:
-        children = server.children()
+    async with start_parent() as server:
+        children = server.find_children()
         assert len(children) >= 4
 
         os.kill(server.pid, signal.SIGKILL)
 
         with anyio.fail_after(5):
-            await gone(children | {server.watchdog})
-        assert server.children() == set()
+            await wait_until_gone(children | {server.watchdog})
+        assert server.find_children() == set()
 
 
-async def test_a_signal_to_the_server_s_group_does_not_reach_the_watchdog() -> None:
-    async with parent() as server:
-        children = server.children()
+async def test_a_signal_to_the_process_group_of_the_server_does_not_reach_the_watchdog() -> None:
+    async with start_parent() as server:
+        children = server.find_children()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.killpg(server.pid, number)
         os.killpg(server.pid, signal.SIGKILL)
 
         with anyio.fail_after(5):
-            await gone(children | {server.watchdog})
-        assert server.children() == set()
+            await wait_until_gone(children | {server.watchdog})
+        assert server.find_children() == set()
 
 
-async def test_the_watchdog_itself_ignores_polite_signals() -> None:
-    async with parent() as server:
-        children = server.children()
+async def test_the_watchdog_ignores_sigint_sigterm_and_sighup() -> None:
+    async with start_parent() as server:
+        children = server.find_children()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(server.watchdog, number)
         os.kill(server.pid, signal.SIGKILL)
 
         with anyio.fail_after(5):
-            await gone(children | {server.watchdog})
-        assert server.children() == set()
+            await wait_until_gone(children | {server.watchdog})
+        assert server.find_children() == set()
 
 
-async def test_the_watchdog_goes_with_a_server_that_ends_in_order() -> None:
+async def test_the_watchdog_exits_with_a_server_that_shuts_down() -> None:
     async with ProcessGroup() as children:
         assert children.watchdog_pid is None
         await children.spawn(["sleep", "600"], cwd=Path("/"), env=ENV)
@@ -115,33 +115,33 @@ async def test_the_watchdog_goes_with_a_server_that_ends_in_order() -> None:
         os.kill(watchdog, 0)
 
 
-async def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child() -> None:
+async def test_a_killed_watchdog_is_replaced_when_the_next_child_starts() -> None:
     async with ProcessGroup() as children:
         await children.spawn(["true"], cwd=Path("/"), env=ENV)
         first = children.watchdog_pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
         with anyio.fail_after(5):
-            await gone({first})
+            await wait_until_gone({first})
 
         await children.spawn(["sleep", "600"], cwd=Path("/"), env=ENV)
 
         assert children.watchdog_pid not in {None, first}
 
 
-async def test_a_new_watchdog_is_told_of_the_groups_that_live() -> None:
+async def test_a_new_watchdog_receives_the_running_process_groups() -> None:
     watchdog = Watchdog("run")
-    with stranger() as pid:
+    with start_unrelated_process() as pid:
         watchdog.ensure_running(lambda: [f"+{pid}"])
 
         await watchdog.release()
 
-        assert state(pid) == "Z"
+        assert read_state(pid) == "Z"
 
 
 @contextmanager
-def stranger() -> Generator[int]:
-    """A process of somebody else, in a group of its own."""
+def start_unrelated_process() -> Generator[int]:
+    """Run a process that no server started, in its own process group."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         try:
             yield process.pid
@@ -149,39 +149,39 @@ def stranger() -> Generator[int]:
             process.kill()
 
 
-def told(*lines: str) -> None:
-    """A watchdog that heard these lines and then lost its server has ended its work."""
+def run_watchdog(*lines: str) -> None:
+    """Run a watchdog that receives these lines, close its input, and wait until it exits."""
     script = [sys.executable, "-I", "-S", kill_tree.__file__]
-    heard = "".join(f"{line}\n" for line in lines)
-    subprocess.run(script, input=heard.encode(), check=True, timeout=20)
+    text = "".join(f"{line}\n" for line in lines)
+    subprocess.run(script, input=text.encode(), check=True, timeout=20)
 
 
-def state(pid: int) -> str:
+def read_state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
 
 
-def test_a_group_that_runs_is_ended() -> None:
-    with stranger() as pid:
-        told("run", f"+{pid}")
+def test_a_running_process_group_is_killed() -> None:
+    with start_unrelated_process() as pid:
+        run_watchdog("run", f"+{pid}")
 
-        assert state(pid) == "Z"
-
-
-def test_a_group_that_was_reported_ended_is_left_alone() -> None:
-    with stranger() as pid:
-        told("run", f"+{pid}", f"~{pid}", f"-{pid}")
-
-        assert state(pid) == "S"
+        assert read_state(pid) == "Z"
 
 
-def test_a_group_whose_number_has_gone_to_a_new_process_is_left_alone() -> None:
-    with stranger() as pid:
-        told("run", f"+{pid}", f"~{pid}")
+def test_a_process_group_that_was_reported_as_ended_is_not_killed() -> None:
+    with start_unrelated_process() as pid:
+        run_watchdog("run", f"+{pid}", f"~{pid}", f"-{pid}")
 
-        assert state(pid) == "S"
+        assert read_state(pid) == "S"
 
 
-def test_the_rest_of_a_group_is_ended_when_its_leader_is_long_gone() -> None:
+def test_a_process_group_whose_id_was_reused_is_not_killed() -> None:
+    with start_unrelated_process() as pid:
+        run_watchdog("run", f"+{pid}", f"~{pid}")
+
+        assert read_state(pid) == "S"
+
+
+def test_the_remaining_processes_of_a_group_are_killed_after_its_leader_has_exited() -> None:
     script = "env -i sleep 600 >/dev/null & echo $!"
     done = subprocess.run(
         ["bash", "-c", f"setsid bash -c '{script}; echo $$'"],
@@ -191,19 +191,19 @@ def test_the_rest_of_a_group_is_ended_when_its_leader_is_long_gone() -> None:
     )
     member, group = map(int, done.stdout.split())
 
-    told("run", f"+{group}", f"~{group}")
+    run_watchdog("run", f"+{group}", f"~{group}")
 
     assert member not in kill_tree.find_processes({group}, b"none")
 
 
-def test_a_watchdog_that_heard_nothing_ends_nobody() -> None:
-    with stranger() as pid:
-        told()
+def test_a_watchdog_without_input_kills_no_process() -> None:
+    with start_unrelated_process() as pid:
+        run_watchdog()
 
-        assert state(pid) == "S"
+        assert read_state(pid) == "S"
 
 
-def test_only_the_exact_marker_counts() -> None:
+def test_only_an_exact_marker_matches() -> None:
     with subprocess.Popen(
         ["sleep", "600"], env={**ENV, kill_tree.MARKER_VARIABLE: "abc.12"}, start_new_session=True
     ) as process:
