@@ -141,8 +141,7 @@ class Batch:
         self._settings = settings
         self._apply_changes = apply_changes
         self._closes_at = closes_at
-        self._closed = anyio.Event()
-        self._finished = anyio.Event()
+        self._closed = False
         self._changed = ChangeSignal()
         self._running = 0
         self._last_ended: CallRun | None = None
@@ -152,9 +151,9 @@ class Batch:
     @property
     def closed(self) -> bool:
         """Whether no more calls can join."""
-        if not self._closed.is_set() and self._is_expired():
+        if not self._closed and self._is_expired():
             self.close()
-        return self._closed.is_set()
+        return self._closed
 
     @property
     def running(self) -> int:
@@ -171,21 +170,8 @@ class Batch:
         return run
 
     def close(self) -> None:
-        self._closed.set()
+        self._closed = True
         self._changed.notify()
-        if not self._running:
-            self._finished.set()
-
-    async def wait(self) -> None:
-        """Return once no more calls can join and all have ended.
-
-        A call that waits for this before its own end waits forever.
-        """
-        if not self.closed and self._closes_at is not None:
-            with anyio.move_on_after(self._closes_at - time.monotonic()):
-                await self._closed.wait()
-            self.close()
-        await self._finished.wait()
 
     async def is_last(self, run: CallRun) -> bool:
         """Return whether `run`, which has ended, was the last of the batch. Wait while no call runs
@@ -201,8 +187,6 @@ class Batch:
         self._last_ended = run
         if not self._running:
             self.apply_changes()
-            if self.closed:
-                self._finished.set()
 
     def record_changes(self, run: CallRun) -> None:
         """Apply the changes of the call. Those of shared calls of a message wait until their group of

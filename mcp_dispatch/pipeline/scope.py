@@ -78,11 +78,6 @@ class Scope:
         return self._files
 
     @property
-    def delivered_files(self) -> tuple[str, ...]:
-        """The stored results and outputs that were delivered to this scope, the most recent last."""
-        return tuple(self._delivered)
-
-    @property
     def activated_tools(self) -> tuple[str, ...]:
         """The rule names of the tools that were found in this scope, in the order of finding."""
         return tuple(self._activated)

@@ -77,39 +77,6 @@ async def test_a_batch_has_at_most_sixty_four_calls() -> None:
     assert runs[-1].batch.runs == [runs[-1]]
 
 
-async def test_a_batch_ends_when_it_is_closed_and_all_its_calls_have_ended() -> None:
-    batch = open_window().create_message_batch()
-    runs = [batch.join(call(id)) for id in "ab"]
-    over: list[str] = []
-
-    async def watch() -> None:
-        await batch.wait()
-        over.append("over")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch)
-        runs[0].end(REFUSAL)
-        await wait_all_tasks_blocked()
-        over.append("one ended")
-        runs[1].end(REFUSAL)
-        await wait_all_tasks_blocked()
-        over.append("both ended")
-        batch.close()
-
-    assert over == ["one ended", "both ended", "over"]
-    assert [run.outcome for run in batch.runs] == [REFUSAL, REFUSAL]
-
-
-async def test_a_window_closes_by_itself_while_its_end_is_awaited() -> None:
-    run = open_window(window_seconds=0.01).join(call())
-    run.end(REFUSAL)
-
-    with anyio.fail_after(30):
-        await run.batch.wait()
-
-    assert run.batch.closed
-
-
 async def test_a_call_that_has_ended_cannot_be_cancelled() -> None:
     run = open_window().join(call())
     run.end(REFUSAL)
