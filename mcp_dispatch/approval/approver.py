@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from mcp_dispatch.approval.form import read_answer
-from mcp_dispatch.approval.pending import ANSWER_WINDOW_SECONDS, PendingApprovals, RememberCallback
+from mcp_dispatch.approval.pending import PendingApprovals, RememberCallback
 from mcp_dispatch.approval.remember import NULL_RULE_WRITER, AllowRuleWriter
 from mcp_dispatch.model.approval import (
     ApprovalReply,
@@ -24,6 +24,7 @@ from mcp_dispatch.model.approval import (
     Question,
 )
 from mcp_dispatch.model.calls import ApprovalAnswer
+from mcp_dispatch.model.client import PENDING_SECONDS
 from mcp_dispatch.model.tools import Progress, ignore_progress
 
 DEFAULT_TIMEOUT: Final = 50.0
@@ -131,7 +132,7 @@ class Approver:
         """Return sentences that follow the description of the problem."""
         advice = ""
         if self._pending.reachable:
-            minutes = round(ANSWER_WINDOW_SECONDS / 60)
+            minutes = round(PENDING_SECONDS / 60)
             advice = (
                 f". The user can answer with `{self._command}` in a terminal within {minutes} "
                 "minutes; make exactly the same call again after that"

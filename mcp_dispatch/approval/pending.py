@@ -14,9 +14,7 @@ import anyio
 
 from mcp_dispatch.concurrency.change_signal import ChangeSignal
 from mcp_dispatch.model.approval import ApprovalScope, Approved, Declined, Question
-
-ANSWER_WINDOW_SECONDS: Final = 600.0
-"""How long a detached question can be answered, and its answer used."""
+from mcp_dispatch.model.client import PENDING_SECONDS
 
 MAX_DETACHED: Final = 100
 """Detached questions at a time; the oldest are dropped."""
@@ -76,7 +74,7 @@ class PendingApprovals:
             with anyio.move_on_after(timeout):
                 await approval.answered.wait()
             if approval.reply is None and self.reachable:
-                approval.expires_at = self._clock() + ANSWER_WINDOW_SECONDS
+                approval.expires_at = self._clock() + PENDING_SECONDS
                 self._changed.notify()
         finally:
             if approval.expires_at is None:
@@ -92,7 +90,7 @@ class PendingApprovals:
         excess = max(0, len(detached) - MAX_DETACHED + 1)
         for oldest in detached[:excess]:
             self._remove(oldest)
-        self._add(question, remember, expires_at=self._clock() + ANSWER_WINDOW_SECONDS)
+        self._add(question, remember, expires_at=self._clock() + PENDING_SECONDS)
 
     def pop_answer(self, question: Question) -> Approved | Declined | None:
         """Return the answer to an earlier identical call, and remove it."""

@@ -7,7 +7,9 @@ from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
 
 PENDING_SECONDS = 600.0
-"""How long a request waits until the client sends it again with answers, or answers a question."""
+"""How long a request waits until the client sends it again with answers, or answers a question.
+
+A detached question of ours can be answered, and its answer used, for as long."""
 
 
 class ClientRequestError(MCPDispatchError):

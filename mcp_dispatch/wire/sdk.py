@@ -58,13 +58,12 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_dispatch.model.client import PENDING_SECONDS
 from mcp_dispatch.model.json import Json, JsonObject
 
 Context = ServerRequestContext[Any, Any]
 Middleware = ServerMiddleware[Any]
 Result = HandlerResult
-
-STATE_TTL_SECONDS: Final = 600
 
 PRINCIPAL_KEY: Final = "mcp_dispatch.principal"
 """The key of the ASGI scope that holds the principal of the request."""
@@ -193,7 +192,7 @@ async def serve(server: DispatchServer, reader: SessionReader, writer: SessionWr
 
 def create_state_boundary(audience: str) -> Middleware:
     """Return a middleware that seals request states (2026-07-28) with a key of this process."""
-    security = RequestStateSecurity.ephemeral(ttl=STATE_TTL_SECONDS)
+    security = RequestStateSecurity.ephemeral(ttl=PENDING_SECONDS)
     return RequestStateBoundary(security, default_audience=audience)
 
 

@@ -12,7 +12,7 @@ from mcp_dispatch.approval.approver import (
     AskFallback,
     approval_heartbeat,
 )
-from mcp_dispatch.approval.pending import ANSWER_WINDOW_SECONDS, MAX_DETACHED, PendingApprovals
+from mcp_dispatch.approval.pending import MAX_DETACHED, PendingApprovals
 from mcp_dispatch.model.approval import (
     ApprovalScope,
     Approved,
@@ -21,6 +21,7 @@ from mcp_dispatch.model.approval import (
     Question,
     RememberOptions,
 )
+from mcp_dispatch.model.client import PENDING_SECONDS
 from mcp_dispatch.model.json import JsonObject
 from tests.support.questions import KEYED_QUESTION, forget
 from tests.support.stand_ins import ScriptedCaller
@@ -66,7 +67,7 @@ async def test_a_detached_question_expires_after_ten_minutes() -> None:
     pending = create_pending(now)
     pending.add_detached(KEYED_QUESTION, forget)
     id = pending.unanswered[0].id
-    now[0] = ANSWER_WINDOW_SECONDS + 1
+    now[0] = PENDING_SECONDS + 1
 
     assert pending.unanswered == []
     assert await pending.answer(id, Approved()) is not None
@@ -78,7 +79,7 @@ async def test_the_answer_to_a_detached_question_expires_after_ten_minutes() -> 
     pending = create_pending(now)
     pending.add_detached(KEYED_QUESTION, forget)
     await pending.answer(pending.unanswered[0].id, Approved())
-    now[0] = ANSWER_WINDOW_SECONDS + 1
+    now[0] = PENDING_SECONDS + 1
 
     assert pending.pop_answer(KEYED_QUESTION) is None
 
