@@ -134,6 +134,7 @@ class _ActivePost:
 class StreamableHttpTransport:
     """Closed when the server is unreachable and no request is still being answered."""
 
+    has_headers = True
     _tasks: TaskGroup
 
     def __init__(
@@ -147,36 +148,17 @@ class StreamableHttpTransport:
         self._client = client
         self._session = HttpSession()
         self._inbox = Inbox(on_invalid_line)
-        self._outbox = Outbox(self._handle_outgoing)
+        self.reader: SessionReader = self._inbox
+        self.writer: SessionWriter = Outbox(self._handle_outgoing)
         self._sender = HttpRequestSender(client, self._session, self._inbox, limit, pause)
         self._listener = StreamListener(client, self._session, self._inbox, limit, pause, self)
         self._posts: dict[RequestId, _ActivePost] = {}
         self._errors: dict[RequestId, UpstreamError] = {}
         self._renew_lock = anyio.Lock()
-        self._renewals = 0
+        self.renewals = 0
         self._unsent = 0
         self._fault: str | None = None
-        self._closed = anyio.Event()
-
-    @property
-    def has_headers(self) -> bool:
-        return True
-
-    @property
-    def renewals(self) -> int:
-        return self._renewals
-
-    @property
-    def reader(self) -> SessionReader:
-        return self._inbox
-
-    @property
-    def writer(self) -> SessionWriter:
-        return self._outbox
-
-    @property
-    def closed(self) -> anyio.Event:
-        return self._closed
+        self.closed = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         try:
@@ -267,7 +249,7 @@ class StreamableHttpTransport:
         """Send a message without answer. A failure shows in the requests that follow."""
         if self._unsent >= _MAX_UNSENT:
             self._fault = "keeps asking and does not take the answers"
-            self._closed.set()
+            self.closed.set()
             return
         headers = {
             "Accept": ACCEPT_BOTH,
@@ -290,7 +272,7 @@ class StreamableHttpTransport:
 
     def _close_if_idle(self) -> None:
         if self._fault is not None and not self._posts:
-            self._closed.set()
+            self.closed.set()
 
     async def renew_session(self, stale: str) -> None:
         """Start another session in place of one that the server has lost."""
@@ -298,8 +280,8 @@ class StreamableHttpTransport:
             initialize = self._session.initialize_request
             if self._session.id != stale or initialize is None:
                 return
-            self._renewals += 1
-            id = f"renewal-{self._renewals}"
+            self.renewals += 1
+            id = f"renewal-{self.renewals}"
             request: JsonObject = {**initialize, "id": id}
             answers: list[JsonObject] = []
 

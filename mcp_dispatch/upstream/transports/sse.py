@@ -25,37 +25,21 @@ _DELIVERY_SECONDS: Final = 60.0
 class SseTransport:
     """Closed when its stream ends: open requests then get no answer."""
 
+    has_headers = False
+    renewals = 0
+
     def __init__(self, client: HttpClient, on_invalid_line: OnInvalidLine, *, limit: int) -> None:
         self._client = client
         self._limit = limit
         self._inbox = Inbox(on_invalid_line)
-        self._outbox = Outbox(self._handle_outgoing)
+        self.reader: SessionReader = self._inbox
+        self.writer: SessionWriter = Outbox(self._handle_outgoing)
         self._post_url: httpx2.URL | None = None
         self._post_url_known = anyio.Event()
         self._errors: dict[RequestId, UpstreamError] = {}
         self._fault = "closed its event stream"
         self._version: str | None = None
-        self._closed = anyio.Event()
-
-    @property
-    def has_headers(self) -> bool:
-        return False
-
-    @property
-    def renewals(self) -> int:
-        return 0
-
-    @property
-    def reader(self) -> SessionReader:
-        return self._inbox
-
-    @property
-    def writer(self) -> SessionWriter:
-        return self._outbox
-
-    @property
-    def closed(self) -> anyio.Event:
-        return self._closed
+        self.closed = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
@@ -64,7 +48,7 @@ class SseTransport:
         except (RequestNotExecuted, RequestLost) as error:
             self._fault = str(error)
         finally:
-            self._closed.set()
+            self.closed.set()
             self._post_url_known.set()
 
     def set_protocol_version(self, version: str) -> None:
@@ -107,7 +91,7 @@ class SseTransport:
 
     async def _post(self, body: bytes) -> None:
         await self._post_url_known.wait()
-        if self._post_url is None or self._closed.is_set():
+        if self._post_url is None or self.closed.is_set():
             raise anyio.BrokenResourceError
         headers = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENT_STREAM}"}
         if self._version is not None:

@@ -129,6 +129,9 @@ _LINGER_SECONDS: Final = 0.5
 class StdioTransport:
     """Closed when either pipe fails or the process ends, whichever is detected first."""
 
+    has_headers = False
+    renewals = 0
+
     def __init__(
         self,
         process: ServerProcess,
@@ -140,26 +143,9 @@ class StdioTransport:
         self._pipe = StdioPipe(
             process.stdout.receive, process.stdin.send, on_invalid_line, line_limit=line_limit
         )
-
-    @property
-    def has_headers(self) -> bool:
-        return False
-
-    @property
-    def renewals(self) -> int:
-        return 0
-
-    @property
-    def reader(self) -> SessionReader:
-        return self._pipe.reader
-
-    @property
-    def writer(self) -> SessionWriter:
-        return self._pipe.writer
-
-    @property
-    def closed(self) -> anyio.Event:
-        return self._pipe.closed
+        self.reader: SessionReader = self._pipe.reader
+        self.writer: SessionWriter = self._pipe.writer
+        self.closed = self._pipe.closed
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
