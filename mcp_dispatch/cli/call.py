@@ -117,6 +117,7 @@ def _print_outcome(tool: str, outcome: "Outcome", *, as_json: bool) -> int:
 def _to_wire(outcome: "Outcome", text: str) -> "JsonObject":
     from mcp_dispatch.model.calls import Completed
     from mcp_dispatch.model.outcome import ProtocolError
+    from mcp_dispatch.model.tools import build_error_result
 
     match outcome:
         case Completed():
@@ -125,7 +126,7 @@ def _to_wire(outcome: "Outcome", text: str) -> "JsonObject":
             error: JsonObject = {"code": outcome.code, "message": outcome.message}
             return {"error": {**error, "data": outcome.data} if outcome.data is not None else error}
         case _:
-            return {"content": [{"type": "text", "text": text}], "isError": True}
+            return build_error_result(text).wire
 
 
 def _write_text(text: str, *, error: bool = False) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from mcp_dispatch.model.calls import Executed, NewOutput
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.tools import build_text_block
 
 # For each content type, the field without which a client rejects the whole result.
 _REQUIRED_FIELDS: Final = {
@@ -33,8 +34,8 @@ def _to_wire_result(value: Json, *, structured: bool) -> JsonObject:
     if isinstance(value, list) and value and _is_content(value):
         return {"content": value}
     if isinstance(value, str):
-        return {"content": [_build_text_block(value)]}
-    shown: JsonObject = {"content": [_build_text_block(json.dumps(value, ensure_ascii=False))]}
+        return {"content": [build_text_block(value)]}
+    shown: JsonObject = {"content": [build_text_block(json.dumps(value, ensure_ascii=False))]}
     return (
         {**shown, "structuredContent": value} if structured and isinstance(value, dict) else shown
     )
@@ -53,7 +54,3 @@ def _is_block(value: Json) -> bool:
         return False
     expected = dict if needed == "resource" else str
     return isinstance(value.get(needed), expected)
-
-
-def _build_text_block(text: str) -> JsonObject:
-    return {"type": "text", "text": text}

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mcp_dispatch.model.json import Json, JsonObject
+from mcp_dispatch.model.tools import build_text_block
 from mcp_dispatch.results.output_schema import move_structure_to_text
 from mcp_dispatch.results.size import extract_blocks
 
@@ -48,5 +49,4 @@ def _is_link(block: Json) -> bool:
 def _as_text(block: Json) -> Json:
     link = block if isinstance(block, dict) else {}
     description = f" ({link['description']})" if "description" in link else ""
-    text = f"[Resource link: {link.get('name')}] {link.get('uri')}{description}"
-    return {"type": "text", "text": text}
+    return build_text_block(f"[Resource link: {link.get('name')}] {link.get('uri')}{description}")

@@ -21,7 +21,7 @@ from mcp_dispatch.model.outcome import (
     format_cancellation,
     format_error,
 )
-from mcp_dispatch.model.tools import ToolsActivated
+from mcp_dispatch.model.tools import ToolsActivated, build_error_result
 from mcp_dispatch.pipeline.pending import identify_call
 from mcp_dispatch.pipeline.scope import Scope
 from mcp_dispatch.server.backend import Backend
@@ -145,16 +145,12 @@ def _to_wire(outcome: Outcome) -> JsonObject:
         case Completed():
             return outcome.wire
         case Refusal():
-            return _build_error(format_error(outcome.message))
+            return build_error_result(format_error(outcome.message)).wire
         case Cancelled():
-            return _build_error(format_cancellation(outcome))
+            return build_error_result(format_cancellation(outcome)).wire
         case Suspended():
             return build_input_required(outcome.input_requests, outcome.state)
         case ProtocolError():
             raise MCPError(outcome.code, outcome.message, outcome.data)
         case _:
             assert_never(outcome)
-
-
-def _build_error(text: str) -> JsonObject:
-    return {"content": [{"type": "text", "text": text}], "isError": True}

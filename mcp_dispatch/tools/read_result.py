@@ -11,6 +11,7 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     ToolResult,
     build_error_result,
+    build_text_result,
 )
 from mcp_dispatch.results.markers import escape_markers
 from mcp_dispatch.results.pages import (
@@ -69,9 +70,9 @@ class ReadResultTool(BuiltInTool):
         more = f"; the next page has offset {page.end}" if page.end < page.size else ""
         position = f"[Bytes {page.start}-{page.end} of {page.size}{more}]"
         text = escape_markers(page.content.decode("utf-8", "replace"))
-        return ToolResult(
-            {"content": [{"type": "text", "text": f"{text}\n\n{position}"}]},
-            {"path": str(path), "start": page.start, "end": page.end, "size": page.size},
+        return build_text_result(
+            f"{text}\n\n{position}",
+            response={"path": str(path), "start": page.start, "end": page.end, "size": page.size},
         )
 
     def _find_result(self, arguments: JsonObject, context: CallContext) -> Path:

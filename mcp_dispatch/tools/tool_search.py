@@ -12,6 +12,7 @@ from mcp_dispatch.model.tools import (
     Tool,
     ToolResult,
     ToolsActivated,
+    build_text_block,
 )
 from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
 
@@ -116,7 +117,7 @@ def _build_result(query: str, findings: ToolSearchResult) -> ToolResult:
         "message": message,
     }
     texts = [*([_render_functions(shown)] if shown else []), message]
-    content: list[Json] = [{"type": "text", "text": text} for text in texts]
+    content: list[Json] = [*map(build_text_block, texts)]
     wire: JsonObject = {"content": content, "structuredContent": structured}
     return ToolResult(wire, structured, (ToolsActivated(activated),) if activated else ())
 

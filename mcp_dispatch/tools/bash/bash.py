@@ -18,6 +18,7 @@ from mcp_dispatch.model.tools import (
     Sharing,
     ToolResult,
     build_error_result,
+    build_text_block,
 )
 from mcp_dispatch.processes.child import ChildProcess, ProcessStartError
 from mcp_dispatch.processes.children import ProcessGroup
@@ -279,7 +280,7 @@ class BashTool(BuiltInTool):
         limit = MAX_FAILURE_BYTES if outcome.failure else MAX_SUCCESS_BYTES
         output = bash_text.render_output(started.output_file, limit)
         text = "\n".join(part for part in (outcome.failure, output, note) if part)
-        wire: JsonObject = {"content": [{"type": "text", "text": text}]}
+        wire: JsonObject = {"content": [build_text_block(text)]}
         if outcome.failure:
             wire["isError"] = True
         return ToolResult(wire, outcome.build_response(output), changes, foreign=True)

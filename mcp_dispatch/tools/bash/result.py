@@ -17,6 +17,7 @@ from mcp_dispatch.model.tools import (
     Replacement,
     ReplacementReason,
     ToolResult,
+    build_text_block,
 )
 from mcp_dispatch.processes.output_file import OutputFile
 from mcp_dispatch.results.markers import build_resource_link, render_persisted_preview
@@ -252,7 +253,7 @@ def build_persisted_result(
         "persistedOutputSize": stored.size,
     }
     return ToolResult(
-        {"content": [{"type": "text", "text": text}, build_resource_link(stored, "text/plain")]},
+        {"content": [build_text_block(text), build_resource_link(stored, "text/plain")]},
         response,
         (*changes, FileDelivered(str(stored.path))),
         (Replacement(ReplacementReason.STREAM, "text", stored.size, str(stored.path)),),

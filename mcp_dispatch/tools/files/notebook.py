@@ -13,7 +13,7 @@ import msgspec
 from mcp_dispatch.fs.safe_open import LoadedFile, describe_file_state
 from mcp_dispatch.model.errors import MCPDispatchError
 from mcp_dispatch.model.json import Json, JsonObject
-from mcp_dispatch.model.tools import FileRead, ToolResult
+from mcp_dispatch.model.tools import FileRead, ToolResult, build_text_block
 from mcp_dispatch.tools.files.encoding import SIGNATURE_BYTES, detect_image_format
 from mcp_dispatch.tools.files.image import (
     MAX_SOURCE_BYTES,
@@ -281,13 +281,9 @@ def _build_blocks(parts: list[CellPart]) -> list[Json]:
             lines.append(part)
             continue
         lines.append(f"[{part}]")
-        blocks += [_build_text_block(lines), part.to_content_block()]
+        blocks += [build_text_block("\n".join(lines)), part.to_content_block()]
         lines = []
-    return [*blocks, _build_text_block(lines)] if lines else blocks
-
-
-def _build_text_block(lines: list[str]) -> JsonObject:
-    return {"type": "text", "text": "\n".join(lines)}
+    return [*blocks, build_text_block("\n".join(lines))] if lines else blocks
 
 
 def _build_cell_response(cell: NotebookCell, source: str, outputs: list[CellPart]) -> JsonObject:

@@ -22,6 +22,7 @@ from mcp_dispatch.model.tools import (
     Interrupt,
     ToolResult,
     build_error_result,
+    build_text_block,
 )
 from mcp_dispatch.results.locks import lock_open_file
 from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, parse_integer
@@ -228,7 +229,7 @@ def _build_image_result(target: FileTarget, picture: Picture, size: int) -> Tool
             },
         },
     }
-    return ToolResult({"content": [{"type": "text", "text": text}, block]}, response)
+    return ToolResult({"content": [build_text_block(text), block]}, response)
 
 
 def parse_bounds(arguments: JsonObject) -> Bounds:
