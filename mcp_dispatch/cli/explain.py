@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,12 +18,11 @@ from mcp_dispatch.cli.flags import (
     SettingsFlag,
     StateDirFlag,
     WorkspaceFlag,
+    exit_with_usage_error,
 )
 
 if TYPE_CHECKING:
     from mcp_dispatch.cli.explanation import RuleExplainer
-
-_EXIT_USAGE = 2
 
 
 def explain(
@@ -68,7 +67,9 @@ def explain(
 
     wanted = [tool is not None, batch is not None, test]
     if sum(wanted) != 1 or (arguments is not None and tool is None):
-        _fail("give a tool with its arguments, or --batch FILE, or --test; and only one of them")
+        exit_with_usage_error(
+            "give a tool with its arguments, or --batch FILE, or --test; and only one of them"
+        )
     try:
         explainer = load_explainer(
             SettingsOptions(
@@ -81,7 +82,7 @@ def explain(
             )
         )
     except StartError as error:
-        _fail(str(error))
+        exit_with_usage_error(str(error))
     if batch is not None:
         _answer_batch(batch, explainer)
     elif test:
@@ -99,7 +100,7 @@ def _explain_one(
         call = explainer.parse_call(tool, arguments)
         verdict = explainer.judge(call)
     except InvalidCallError as error:
-        _fail(str(error))
+        exit_with_usage_error(str(error))
     if as_json:
         print(json.dumps(to_verdict_json(verdict), indent=2))
     else:
@@ -118,7 +119,7 @@ def _answer_batch(file: Path, explainer: "RuleExplainer") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:
-        _fail(f"--batch {file}: {error.strerror}")
+        exit_with_usage_error(f"--batch {file}: {error.strerror}")
 
 
 def _read_lines(file: Path) -> Iterable[bytes]:
@@ -147,8 +148,3 @@ def _run_rule_tests(explainer: "RuleExplainer", *, as_json: bool) -> int:
         print(wrap_text("  - ", str(each.problem)))
     print(f"{explainer.test_count - len(failed)} of {explainer.test_count} rule tests hold.")
     return 1 if failed else 0
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"mcp-dispatch: {message}", file=sys.stderr)
-    raise typer.Exit(_EXIT_USAGE)
