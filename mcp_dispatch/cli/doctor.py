@@ -1,7 +1,6 @@
 """`mcp-dispatch doctor`: which settings hold, which do not, and why."""
 
 import json
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,14 +17,13 @@ from mcp_dispatch.cli.flags import (
     StateDirFlag,
     WorkspaceFlag,
 )
+from mcp_dispatch.cli.text import wrap_text
 
 if TYPE_CHECKING:
     from mcp_dispatch.cli.doctor_checks import DoctorReport
     from mcp_dispatch.model.json import JsonObject
     from mcp_dispatch.settings.settings import Settings
     from mcp_dispatch.settings.trust_survey import TrustEntry
-
-WIDTH = 80
 
 
 def doctor(
@@ -144,26 +142,13 @@ def _format_entry(entry: "TrustEntry") -> str:
 
 
 def _print_section(title: str, lines: Iterable[str]) -> None:
-    wrapped = [_wrap("  - ", line) for line in lines]
+    wrapped = [wrap_text("  - ", line) for line in lines]
     if wrapped:
         print(f"\n{title}", *wrapped, sep="\n")
 
 
 def _print_line(label: str, text: str) -> None:
-    print(_wrap(label, text))
-
-
-def _wrap(label: str, text: str) -> str:
-    from mcp_dispatch.cli.trust import escape_non_ascii
-
-    return textwrap.fill(
-        escape_non_ascii(text),
-        WIDTH,
-        initial_indent=label,
-        subsequent_indent=" " * len(label),
-        break_on_hyphens=False,
-        break_long_words=False,  # a path is there to be copied
-    )
+    print(wrap_text(label, text))
 
 
 def _format_path(path: Path | None) -> str:

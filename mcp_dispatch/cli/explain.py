@@ -20,6 +20,7 @@ from mcp_dispatch.cli.flags import (
     WorkspaceFlag,
     exit_with_usage_error,
 )
+from mcp_dispatch.cli.text import wrap_text
 
 if TYPE_CHECKING:
     from mcp_dispatch.cli.explanation import RuleExplainer
@@ -134,7 +135,7 @@ def _iter_file_lines(file: Path) -> Iterator[bytes]:
 
 
 def _run_rule_tests(explainer: "RuleExplainer", *, as_json: bool) -> int:
-    from mcp_dispatch.cli.explanation import to_failure_json, wrap_text
+    from mcp_dispatch.cli.explanation import to_failure_json
 
     failed = explainer.find_failures()
     if as_json:

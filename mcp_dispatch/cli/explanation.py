@@ -1,11 +1,11 @@
 """How `explain` parses a call, evaluates it and formats the decision."""
 
 import json
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_dispatch.app.settings_options import SettingsOptions, add_directories, build_policy
+from mcp_dispatch.cli.text import wrap_text
 from mcp_dispatch.fs.workspace import Workspace
 from mcp_dispatch.model.decision import Decision, Tier, Vote
 from mcp_dispatch.model.json import Json, JsonObject
@@ -21,7 +21,6 @@ from mcp_dispatch.policy.policy import Policy
 from mcp_dispatch.policy.rules.examples import RuleTestFailure, run_rule_tests
 from mcp_dispatch.settings.settings import Settings
 
-WIDTH = 80
 _TIER_LABELS = {
     Tier.DENY: "deny",
     Tier.HARD_ASK: "ask",
@@ -170,16 +169,3 @@ def _format_origin(vote: Vote) -> list[str]:
     origin = vote.origin
     place = origin.source if origin.line is None else f"{origin.source}:{origin.line}"
     return [place] if origin.rule is None else [origin.rule, place]
-
-
-def wrap_text(label: str, text: str) -> str:
-    from mcp_dispatch.cli.trust import escape_non_ascii
-
-    return textwrap.fill(
-        escape_non_ascii(text),
-        WIDTH,
-        initial_indent=label,
-        subsequent_indent=" " * len(label),
-        break_on_hyphens=False,
-        break_long_words=False,  # a path is there to be copied
-    )

@@ -12,6 +12,7 @@ from mcp_dispatch.cli.flags import (
     StateDirFlag,
     WorkspaceFlag,
 )
+from mcp_dispatch.cli.text import wrap_text
 
 if TYPE_CHECKING:
     from mcp_dispatch.model.json import JsonObject
@@ -81,8 +82,6 @@ def _to_json(found: "ToolRanking") -> "JsonObject":
 
 
 def _format_results(found: "ToolRanking") -> str:
-    from mcp_dispatch.cli.explanation import wrap_text
-
     lines: list[str] = []
     for place, each in enumerate(found.ranked, 1):
         state = "deferred" if each.deferred else "listed"

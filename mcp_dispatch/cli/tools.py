@@ -12,6 +12,7 @@ from mcp_dispatch.cli.flags import (
     StateDirFlag,
     WorkspaceFlag,
 )
+from mcp_dispatch.cli.text import wrap_text
 
 if TYPE_CHECKING:
     from mcp_dispatch.app.app import App
@@ -96,8 +97,6 @@ def _to_json(overview: "ToolInventory") -> "JsonObject":
 
 
 def _format_by_server(overview: "ToolInventory") -> str:
-    from mcp_dispatch.cli.explanation import wrap_text
-
     lines = [
         f"{'server':<26} {'state':<11} {'tools':>6} {'loaded':>7} {'deferred':>9} {'tokens':>8}"
     ]
@@ -139,7 +138,6 @@ def _format_total(overview: "ToolInventory") -> str:
 
 
 def _format_server(overview: "ToolInventory", name: str) -> str:
-    from mcp_dispatch.cli.explanation import wrap_text
     from mcp_dispatch.cli.flags import exit_with_usage_error
 
     found = [source for source in overview.sources if (source.server or _BUILT_IN_LABEL) == name]

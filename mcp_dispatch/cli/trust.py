@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from mcp_dispatch.cli.text import escape_non_ascii
+
 if TYPE_CHECKING:
     from mcp_dispatch.settings.trust import TrustStatus
     from mcp_dispatch.settings.trust_survey import TrustEntry, TrustSurvey
@@ -93,11 +95,6 @@ def resolve_directory(directory: Path) -> Path:
 def fail(message: str) -> NoReturn:
     print(f"mcp-dispatch: {message}", file=sys.stderr)
     raise typer.Exit(1)
-
-
-def escape_non_ascii(text: str) -> str:
-    """Escape characters that could hide or rearrange the output."""
-    return json.dumps(text)[1:-1].replace('\\"', '"')
 
 
 def format_entry(entry: "TrustEntry", root: Path) -> str:
