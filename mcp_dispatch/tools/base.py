@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from mcp_dispatch.model.errors import Refused
 from mcp_dispatch.model.json import Json, JsonObject
@@ -54,6 +54,16 @@ class ToolDeclaration:
             "idempotentHint": self.idempotent,
             "openWorldHint": self.open_world,
         }
+
+
+declare_read_only_tool = partial(
+    ToolDeclaration,
+    read_only=True,
+    destructive=False,
+    idempotent=True,
+    open_world=False,
+    interrupt=Interrupt.CANCEL,
+)
 
 
 class BuiltInTool(ABC):

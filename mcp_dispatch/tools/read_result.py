@@ -8,7 +8,6 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
-    Interrupt,
     ToolResult,
     build_error_result,
     build_text_result,
@@ -21,9 +20,14 @@ from mcp_dispatch.results.pages import (
     is_text,
     read_page,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal, parse_integer
+from mcp_dispatch.tools.base import (
+    BuiltInTool,
+    build_refusal,
+    declare_read_only_tool,
+    parse_integer,
+)
 
-_DECLARATION = ToolDeclaration(
+_DECLARATION = declare_read_only_tool(
     name="read_result",
     title="Read a kept result",
     description=(
@@ -36,11 +40,6 @@ _DECLARATION = ToolDeclaration(
         "offset": {"type": "integer", "minimum": 0, "description": "Where to start, in bytes"},
     },
     required=("id",),
-    read_only=True,
-    destructive=False,
-    idempotent=True,
-    open_world=False,
-    interrupt=Interrupt.CANCEL,
     result_limit=None,
 )
 

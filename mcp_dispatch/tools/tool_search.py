@@ -8,13 +8,12 @@ from mcp_dispatch.model.names import TOOL_SEARCH
 from mcp_dispatch.model.tool_search import ToolSearchResult
 from mcp_dispatch.model.tools import (
     CallContext,
-    Interrupt,
     Tool,
     ToolResult,
     ToolsActivated,
     build_text_block,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, declare_read_only_tool
 
 FindTools = Callable[[str, int], Awaitable[ToolSearchResult]]
 """Returns the best matches for a query; the integer is their maximum number."""
@@ -39,7 +38,7 @@ _DEFERRED_INTRO = (
     "Search here before you say that something cannot be done. Tools that are not in your list:"
 )
 _NOTHING_DEFERRED = "The tools of the servers that are connected are in your list already."
-_DECLARATION = ToolDeclaration(
+_DECLARATION = declare_read_only_tool(
     name=TOOL_SEARCH,
     title="Find tools",
     description=_DESCRIPTION,
@@ -53,11 +52,6 @@ _DECLARATION = ToolDeclaration(
         },
     },
     required=("query",),
-    read_only=True,
-    destructive=False,
-    idempotent=True,
-    open_world=False,
-    interrupt=Interrupt.CANCEL,
     result_limit=50_000,
 )
 

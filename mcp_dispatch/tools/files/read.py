@@ -19,13 +19,12 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
-    Interrupt,
     ToolResult,
     build_error_result,
     build_text_block,
 )
 from mcp_dispatch.results.locks import lock_open_file
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, parse_integer
+from mcp_dispatch.tools.base import BuiltInTool, declare_read_only_tool, parse_integer
 from mcp_dispatch.tools.files.encoding import SIGNATURE_BYTES, detect_image_format
 from mcp_dispatch.tools.files.image import (
     MAX_SOURCE_BYTES,
@@ -57,7 +56,7 @@ _DEADLINE_SECONDS = 120
 # A limiter of its own: reads that wait for each other must not block the threads of other tools.
 _MAX_THREADS = 16
 
-_DECLARATION = ToolDeclaration(
+_DECLARATION = declare_read_only_tool(
     name="Read",
     title="Read a file",
     description=(
@@ -86,11 +85,6 @@ _DECLARATION = ToolDeclaration(
         },
     },
     required=("file_path",),
-    read_only=True,
-    destructive=False,
-    idempotent=True,
-    open_world=False,
-    interrupt=Interrupt.CANCEL,
     result_limit=None,
 )
 

@@ -16,12 +16,11 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
-    Interrupt,
     ToolResult,
     build_error_result,
     build_text_result,
 )
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, declare_read_only_tool
 from mcp_dispatch.tools.search.gitignore import load_ignore_files
 from mcp_dispatch.tools.search.glob_pattern import (
     parse_glob,
@@ -44,7 +43,7 @@ _GRACE_SECONDS = 5.0
 """Additional seconds after which a file system that does not respond is given up."""
 _FALSE_VALUES = frozenset({"0", "false", "no", "off"})
 
-_DECLARATION = ToolDeclaration(
+_DECLARATION = declare_read_only_tool(
     name="Glob",
     title="Find files by name",
     description=(
@@ -71,11 +70,6 @@ _DECLARATION = ToolDeclaration(
         },
     },
     required=("pattern",),
-    read_only=True,
-    destructive=False,
-    idempotent=True,
-    open_world=False,
-    interrupt=Interrupt.CANCEL,
     result_limit=RESULT_LIMIT,
 )
 

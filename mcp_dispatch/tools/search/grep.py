@@ -14,7 +14,6 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
-    Interrupt,
     ToolResult,
     build_error_result,
     build_text_result,
@@ -23,7 +22,7 @@ from mcp_dispatch.model.tools import (
 from mcp_dispatch.processes.child import ProcessStartError
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.locks import touch_stored_file
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration
+from mcp_dispatch.tools.base import BuiltInTool, declare_read_only_tool
 from mcp_dispatch.tools.search.grep_result import GrepView, build_answer, create_reader
 from mcp_dispatch.tools.search.ripgrep import RipgrepExit, find_ripgrep, run_ripgrep
 from mcp_dispatch.tools.search.ripgrep_json import RipgrepReader
@@ -57,7 +56,7 @@ def _build_context_schema(description: str) -> Json:
     }
 
 
-_DECLARATION = ToolDeclaration(
+_DECLARATION = declare_read_only_tool(
     name="Grep",
     title="Search in files",
     description=(
@@ -111,11 +110,6 @@ _DECLARATION = ToolDeclaration(
         "offset": {"type": "integer", "minimum": 0, "description": "How many entries to skip"},
     },
     required=("pattern",),
-    read_only=True,
-    destructive=False,
-    idempotent=True,
-    open_world=False,
-    interrupt=Interrupt.CANCEL,
     result_limit=RESULT_LIMIT,
 )
 

@@ -10,14 +10,18 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.tools import (
     CallContext,
     CheckResult,
-    Interrupt,
     ToolResult,
     build_error_result,
     build_text_result,
 )
 from mcp_dispatch.processes.children import ProcessGroup
 from mcp_dispatch.results.markers import escape_markers
-from mcp_dispatch.tools.base import BuiltInTool, ToolDeclaration, build_refusal, parse_integer
+from mcp_dispatch.tools.base import (
+    BuiltInTool,
+    build_refusal,
+    declare_read_only_tool,
+    parse_integer,
+)
 from mcp_dispatch.tools.web.markdown import MarkdownConverter
 from mcp_dispatch.web.cache import PageCache, PageKey, WebPage
 from mcp_dispatch.web.content_type import ContentKind, decode_text, detect_kind
@@ -42,7 +46,7 @@ _PROXY_VARIABLES = (
     "all_proxy",
 )
 
-_DECLARATION = ToolDeclaration(
+_DECLARATION = declare_read_only_tool(
     name="WebFetch",
     title="Fetch a web page",
     description=(
@@ -66,11 +70,7 @@ _DECLARATION = ToolDeclaration(
         },
     },
     required=("url",),
-    read_only=True,
-    destructive=False,
-    idempotent=True,
     open_world=True,
-    interrupt=Interrupt.CANCEL,
     result_limit=None,
 )
 
