@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from mcp_dispatch.cli import app
 from mcp_dispatch.settings.settings import Layer, LayerKind, load_settings
-from mcp_dispatch.upstream.config.load import load_servers
 from mcp_dispatch.upstream.config.model import RemoteEndpoint, StdioEndpoint, ToolSelection
 from tests.support.paths import ROOT
+from tests.support.server_files import load_servers
 
 CONFIGS = ROOT / "configs"
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -96,26 +96,6 @@ class RawServerEntry:
     file: Path
     value: Json
     workspace: Path | None = None
-
-
-def load_servers(
-    files: Sequence[Path], environ: Mapping[str, str]
-) -> tuple[tuple[ServerConfig, ...], tuple[ServerConfigProblem, ...]]:
-    """Return the servers of all files in order of first mention.
-
-    An entry of a later file replaces an earlier one of the same name as a whole. An invalid entry
-    is left out and reported, even if it replaces a valid one. A file that cannot be read, or that
-    contains no servers, raises `ConfigError`.
-    """
-    problems: list[ServerConfigProblem] = []
-    entries: dict[str, RawServerEntry] = {}
-    for file in files:
-        for name, entry in read_file_entries(file).items():
-            if name in entries:
-                problems.append(describe_replacement(name, file, entries[name].file))
-            entries[name] = RawServerEntry(file, entry)
-    servers, faults = read_servers(entries, environ)
-    return servers, (*problems, *faults)
 
 
 def read_servers(

@@ -72,7 +72,8 @@ def select_servers(
 
     An entry of a source with higher precedence replaces one of the same name as a whole: managed
     files first, then `--mcp-config` (later files first), then the other layers. Servers are in the
-    order in which their names first occur.
+    order in which their names first occur. An invalid entry is left out and reported, even if it
+    replaces a valid one.
     """
     problems: list[ServerConfigProblem] = []
     entries: dict[str, RawServerEntry] = {}

@@ -12,7 +12,6 @@ from mcp_dispatch.settings.models import UpstreamSettings
 from mcp_dispatch.upstream.config.load import (
     RawServerEntry,
     ServerConfigProblem,
-    load_servers,
     read_servers,
 )
 from mcp_dispatch.upstream.config.model import (
@@ -21,6 +20,7 @@ from mcp_dispatch.upstream.config.model import (
     StdioEndpoint,
     ToolSelection,
 )
+from tests.support.server_files import load_servers
 
 
 def write_config(folder: Path, servers: Any, name: str = "mcp.json") -> Path:
