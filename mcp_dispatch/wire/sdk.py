@@ -196,13 +196,6 @@ def create_state_boundary(audience: str) -> Middleware:
     return RequestStateBoundary(security, default_audience=audience)
 
 
-def open_dispatcher(
-    reader: SessionReader, writer: SessionWriter
-) -> JSONRPCDispatcher[TransportContext]:
-    """Return a raw JSON-RPC peer for an upstream: `run`, `send_raw_request`, `notify`."""
-    return JSONRPCDispatcher[TransportContext](reader, writer)
-
-
 def is_modern(ctx: Context) -> bool:
     """Whether the request is of the era without a handshake (2026-07-28)."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS

@@ -19,13 +19,14 @@ from mcp_dispatch.wire.sdk import (
     CallNext,
     Context,
     DispatchServer,
+    JSONRPCDispatcher,
     Result,
+    TransportContext,
     complete_result,
     get_connection_outbound,
     get_connection_state,
     is_modern,
     is_open,
-    open_dispatcher,
 )
 from mcp_dispatch.wire.sdk_streams import MessageReader, MessageWriter
 from tests.support.toy_client import ToyClient, served
@@ -163,7 +164,7 @@ async def _open_raw() -> AsyncGenerator[Callable[..., Any]]:
         return {}
 
     async with served() as (pipes, _, _):
-        dispatcher = open_dispatcher(*_open_streams(pipes))
+        dispatcher = JSONRPCDispatcher[TransportContext](*_open_streams(pipes))
         async with anyio.create_task_group() as tasks:
             await tasks.start(dispatcher.run, ignore, ignore)
             yield dispatcher.send_raw_request

@@ -9,7 +9,7 @@ from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.codec import Unencodable
 from mcp_dispatch.wire.jsonrpc import from_session_message, to_session_message
 from mcp_dispatch.wire.lines import BoundedLineReader
-from mcp_dispatch.wire.sdk import MCPError, open_dispatcher
+from mcp_dispatch.wire.sdk import JSONRPCDispatcher, MCPError, TransportContext
 from mcp_dispatch.wire.sdk_streams import MessageReader, MessageWriter
 
 
@@ -140,7 +140,7 @@ async def test_a_write_to_a_dead_upstream_fails_the_request_with_connection_clos
         return {}
 
     reader = MessageReader(BoundedLineReader(receive, 10), lambda kind, sample: None)
-    dispatcher = open_dispatcher(reader, MessageWriter(send))
+    dispatcher = JSONRPCDispatcher[TransportContext](reader, MessageWriter(send))
     with fail_after(5):
         async with anyio.create_task_group() as tasks:
             await tasks.start(dispatcher.run, ignore, ignore)
