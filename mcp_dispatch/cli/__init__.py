@@ -1,4 +1,4 @@
-"""The command line: one file per command, nothing heavy imported until it must."""
+"""The command line: one module per command, which imports heavy modules only when it runs."""
 
 import sys
 from typing import Annotated

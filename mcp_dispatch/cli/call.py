@@ -77,9 +77,9 @@ def call(
 def _read_arguments(arguments: str) -> "JsonObject":
     from mcp_dispatch.wire.codec import Undecodable, decode
 
-    written = sys.stdin.buffer.read() if arguments == "-" else arguments.encode(errors="replace")
+    text = sys.stdin.buffer.read() if arguments == "-" else arguments.encode(errors="replace")
     try:
-        given = decode(written)
+        given = decode(text)
     except Undecodable as error:
         exit_with_usage_error(f"the arguments are not JSON: {error}")
     if not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""`mcp-dispatch doctor`: which settings hold, which do not, and why."""
+"""`mcp-dispatch doctor`: shows which settings take effect, which do not, and why."""
 
 import json
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ def doctor(
     from mcp_dispatch.settings.models import PermissionMode
     from mcp_dispatch.settings.problems import Severity
 
-    checkup = run_checks(
+    report = run_checks(
         SettingsOptions(
             workspace=workspace,
             settings=tuple(settings or ()),
@@ -56,10 +56,10 @@ def doctor(
         )
     )
     if as_json:
-        print(json.dumps(_to_json(checkup), indent=2))
+        print(json.dumps(_to_json(report), indent=2))
     else:
-        _print_report(checkup)
-    raise typer.Exit(1 if checkup.list_texts(Severity.ERROR) else 0)
+        _print_report(report)
+    raise typer.Exit(1 if report.list_texts(Severity.ERROR) else 0)
 
 
 def _to_json(report: "DoctorReport") -> "JsonObject":
@@ -97,17 +97,17 @@ def _to_json(report: "DoctorReport") -> "JsonObject":
 
 
 def _to_entry_json(entry: "TrustEntry") -> "JsonObject":
-    """Of variables and servers not the value: this is what people paste into bug reports."""
-    named: JsonObject = {"file": str(entry.file), "line": entry.line, "key": entry.key}
-    return {**named, "value": entry.value} if entry.key.startswith("permissions.") else named
+    """Leave out the values of variables and servers: reports are pasted into bug reports."""
+    location: JsonObject = {"file": str(entry.file), "line": entry.line, "key": entry.key}
+    return {**location, "value": entry.value} if entry.key.startswith("permissions.") else location
 
 
 def _print_report(report: "DoctorReport") -> None:
     from mcp_dispatch.settings.problems import Severity
 
     print("  ".join(f"{name} {number}" for name, number in report.versions.items()))
-    for name, place in report.programs.items():
-        _print_line(f"{name:<11}", place or "not found")
+    for name, path in report.programs.items():
+        _print_line(f"{name:<11}", path or "not found")
     print()
     _print_line("workspace  ", _format_path(report.workspace))
     _print_line("config     ", _format_path(report.config_dir))
@@ -118,8 +118,8 @@ def _print_report(report: "DoctorReport") -> None:
     errors, warnings = report.list_texts(Severity.ERROR), report.list_texts(Severity.WARNING)
     _print_section("Errors", errors)
     _print_section("Warnings", warnings)
-    counted = f"{_format_count(len(errors), 'error')}, {_format_count(len(warnings), 'warning')}."
-    print(f"\n{counted.capitalize()}")
+    summary = f"{_format_count(len(errors), 'error')}, {_format_count(len(warnings), 'warning')}."
+    print(f"\n{summary.capitalize()}")
 
 
 def _print_settings(settings: "Settings") -> None:

@@ -43,8 +43,8 @@ def find_missing_programs(
         if isinstance(server.endpoint, StdioEndpoint) and not server.disabled:
             path = build_child_environment(server.endpoint, environ).get("PATH", "")
             command = server.endpoint.command
-            place = str((root or Path.cwd()) / command) if "/" in command else command
-            if shutil.which(place, path=path) is None:
+            program = str((root or Path.cwd()) / command) if "/" in command else command
+            if shutil.which(program, path=path) is None:
                 yield (
                     f"{server.file}: mcpServers.{server.name}.command: no program {command!r} can "
                     "be found; install it, or name it by its whole path"
@@ -66,19 +66,19 @@ def find_cached_problems(
     servers: Sequence[ServerConfig], state_dir: Path, naming: NamingSettings
 ) -> Iterator[str]:
     """Yield cached problems: failures, changed definitions, rejected tools and name clashes."""
-    memory = CatalogueCache(state_dir / "catalogue")
-    found = [(server, memory.load(server.key) or ServerSnapshot()) for server in servers]
-    for server, known in found:
-        if known.problem is not None:
+    cache = CatalogueCache(state_dir / "catalogue")
+    snapshots = [(server, cache.load(server.key) or ServerSnapshot()) for server in servers]
+    for server, snapshot in snapshots:
+        if snapshot.problem is not None:
             log = state_dir / "logs" / f"{server.name}.stderr.log"
-            yield f"server {server.name}: when it was last tried it {known.problem}; see {log}"
-        for change in known.changes:
+            yield f"server {server.name}: when it was last tried it {snapshot.problem}; see {log}"
+        for change in snapshot.changes:
             day = datetime.fromtimestamp(change.at, UTC).strftime("%Y-%m-%d")
-            what = "; ".join(map(to_one_line, change.what))
-            yield f"server {server.name}: {to_one_line(change.tool)} changed on {day}: {what}"
-        for tool, reason in known.refused:
+            details = "; ".join(map(to_one_line, change.what))
+            yield f"server {server.name}: {to_one_line(change.tool)} changed on {day}: {details}"
+        for tool, reason in snapshot.refused:
             yield f"server {server.name}: {to_one_line(tool)} is held back: its inputSchema {reason}"
-    yield from _find_name_clashes(found, naming)
+    yield from _find_name_clashes(snapshots, naming)
 
 
 def _find_name_clashes(
@@ -86,8 +86,8 @@ def _find_name_clashes(
 ) -> Iterator[str]:
     naming = Naming(NamingStyle(settings.style), settings.max_length, BUILT_IN_TOOLS)
     owners: dict[str, str] = {}
-    for server, known in cached:
-        for name in sorted(str(tool.get("name")) for tool in known.tools):
+    for server, snapshot in cached:
+        for name in sorted(str(tool.get("name")) for tool in snapshot.tools):
             exposed = build_exposed_name(
                 server.name, server.tools.rename.get(name, name), naming, server.prefix
             )
@@ -153,12 +153,12 @@ def run_checks(options: SettingsOptions) -> DoctorReport:
 
 
 def _collect_versions() -> dict[str, str]:
-    found = {"mcp-dispatch": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    versions = {"mcp-dispatch": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
     try:
-        found["mcp"] = version("mcp")
+        versions["mcp"] = version("mcp")
     except PackageNotFoundError:
-        found["mcp"] = "missing"
-    return {**found, "platform": sys.platform}
+        versions["mcp"] = "missing"
+    return {**versions, "platform": sys.platform}
 
 
 def _find_programs(environ: Mapping[str, str]) -> dict[str, str | None]:
@@ -172,8 +172,8 @@ def _find_programs(environ: Mapping[str, str]) -> dict[str, str | None]:
 
 def _check_programs(programs: Mapping[str, str | None]) -> Iterator[Finding]:
     needs = {"bash": "the Bash tool", "ripgrep": "the Grep tool"}
-    for name, place in programs.items():
-        if place is None:
+    for name, path in programs.items():
+        if path is None:
             yield _to_warning(f"{name} was not found; {needs[name]} needs it")
 
 
@@ -219,8 +219,10 @@ def _check_servers(
     yield from map(_to_warning, chosen.problems)
     yield from map(_to_error, find_missing_programs(chosen.servers, environ, workspace.root))
     yield from map(_to_error, find_moved_modules(chosen.servers))
-    known = find_cached_problems(chosen.servers, options.state_path, settings.dispatch.naming)
-    yield from map(_to_warning, known)
+    cached_problems = find_cached_problems(
+        chosen.servers, options.state_path, settings.dispatch.naming
+    )
+    yield from map(_to_warning, cached_problems)
 
 
 def _check_settings(settings: Settings, workspace: Workspace) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""`mcp-dispatch explain`: what the rules say of a call, and why, without making it."""
+"""`mcp-dispatch explain`: shows how the rules decide about a call, without running it."""
 
 import json
 import os
@@ -66,8 +66,8 @@ def explain(
     from mcp_dispatch.model.errors import StartError
     from mcp_dispatch.settings.models import PermissionMode
 
-    wanted = [tool is not None, batch is not None, test]
-    if sum(wanted) != 1 or (arguments is not None and tool is None):
+    modes = [tool is not None, batch is not None, test]
+    if sum(modes) != 1 or (arguments is not None and tool is None):
         exit_with_usage_error(
             "give a tool with its arguments, or --batch FILE, or --test; and only one of them"
         )
@@ -116,7 +116,7 @@ def _answer_batch(file: Path, explainer: "RuleExplainer") -> None:
             if line.strip():
                 print(json.dumps(answer_line(line, explainer)), flush=True)
     except BrokenPipeError:
-        # Whoever read the answers has enough. What is left in our buffer must not be written.
+        # The reader has closed the pipe, so the rest of the buffer must not be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except OSError as error:

@@ -79,18 +79,18 @@ def load_explainer(options: SettingsOptions) -> RuleExplainer:
 
 def answer_line(line: bytes, explainer: RuleExplainer) -> JsonObject:
     """Answer one line of a batch, with `error` if the line is invalid."""
-    known: JsonObject = {"id": None}
+    answer: JsonObject = {"id": None}
     try:
         entry = _parse_json(line.decode("utf-8-sig"))
-        known = {"id": entry.get("id")} if isinstance(entry, dict) else known
+        answer = {"id": entry.get("id")} if isinstance(entry, dict) else answer
         if not isinstance(entry, dict):
             raise InvalidCallError('expected {"id": …, "tool": …, "input": {…}}')
         verdict = explainer.judge(parse_call_spec(entry))
     except UnicodeDecodeError:
-        return {**known, "error": "the line is not UTF-8"}
+        return {**answer, "error": "the line is not UTF-8"}
     except (InvalidCallError, InvalidCallSpec) as error:
-        return {**known, "error": str(error)}
-    return {**known, **to_verdict_json(verdict)}
+        return {**answer, "error": str(error)}
+    return {**answer, **to_verdict_json(verdict)}
 
 
 def _parse_json(text: str) -> Json:
@@ -146,8 +146,8 @@ def format_verdict(verdict: ExplainedDecision, allow_line: str | None = None) ->
     decision = verdict.decision
     lines = [wrap_text(f"{decision.effect.name.lower()}: ", decision.by.reason)]
     lines += [wrap_text("  ", text) for text in _format_origin(decision.by)]
-    how = "it changes nothing" if verdict.read_only else "it may change something"
-    lines.append(f"  {how}, and runs {_describe_sharing(verdict)}")
+    effect = "it changes nothing" if verdict.read_only else "it may change something"
+    lines.append(f"  {effect}, and runs {_describe_sharing(verdict)}")
     lines += ["", "Votes, those that are heard first at the top:"]
     for vote in _sort_votes(decision):
         lines.append(wrap_text(f"  {vote.effect.name.lower():<6}", vote.reason))
@@ -167,5 +167,5 @@ def _sort_votes(decision: Decision) -> list[Vote]:
 
 def _format_origin(vote: Vote) -> list[str]:
     origin = vote.origin
-    place = origin.source if origin.line is None else f"{origin.source}:{origin.line}"
-    return [place] if origin.rule is None else [origin.rule, place]
+    location = origin.source if origin.line is None else f"{origin.source}:{origin.line}"
+    return [location] if origin.rule is None else [origin.rule, location]

@@ -1,4 +1,4 @@
-"""`mcp-dispatch results`: the results that were too large and are kept, listed, shown and removed."""
+"""`mcp-dispatch results`: lists, shows and removes the results that are kept in files."""
 
 import json
 import os
@@ -26,20 +26,20 @@ app = typer.Typer(
 @app.command("list")
 def list_results(state_dir: StateDirFlag = None, as_json: JsonFlag = False) -> None:
     """List the kept results, the most recently used first."""
-    found = _load_results(_open_directory(state_dir))
+    results = _load_results(_open_directory(state_dir))
     if as_json:
-        print(json.dumps([_to_json(each) for each in found], indent=2))
+        print(json.dumps([_to_json(each) for each in results], indent=2))
         return
-    if not found:
+    if not results:
         print("No results are kept.")
         return
     from mcp_dispatch.results.preview import format_size
 
     print(f"{'id':<32}  {'size':>9}  {'last used':<16}  kind")
-    for each in found:
+    for each in results:
         size, kind = format_size(each.size), each.path.suffix.removeprefix(".")
         print(f"{each.id:<32}  {size:>9}  {_format_time(each.last_used, ' '):<16}  {kind}")
-    print(f"{len(found)} results, {format_size(sum(each.size for each in found))}")
+    print(f"{len(results)} results, {format_size(sum(each.size for each in results))}")
 
 
 @app.command()
@@ -55,15 +55,15 @@ def show(
     refuse_to_models("results show")
     from mcp_dispatch.results.pages import is_text
 
-    found = _find_result(id, _load_results(_open_directory(state_dir)))
+    result = _find_result(id, _load_results(_open_directory(state_dir)))
     if as_json:
-        print(json.dumps(_to_json(found), indent=2))
+        print(json.dumps(_to_json(result), indent=2))
     elif raw:
-        _copy_bytes(found.path)
-    elif is_text(found.path):
-        _print_text(found.path)
+        _copy_bytes(result.path)
+    elif is_text(result.path):
+        _print_text(result.path)
     else:
-        print(f"{found.path} is not text ({found.size} bytes); --raw gives its bytes.")
+        print(f"{result.path} is not text ({result.size} bytes); --raw gives its bytes.")
 
 
 @app.command()
@@ -108,8 +108,8 @@ def _print_pruned(pruned: "PruneResult", as_json: bool) -> None:
 
     if as_json:
         lists = {"removed": pruned.removed, "in_use": pruned.in_use}
-        told = {name: [_to_json(each) for each in some] for name, some in lists.items()}
-        print(json.dumps(told, indent=2))
+        output = {name: [_to_json(each) for each in results] for name, results in lists.items()}
+        print(json.dumps(output, indent=2))
         return
     print(
         f"Removed {len(pruned.removed)}, {format_size(sum(each.size for each in pruned.removed))}."
@@ -138,13 +138,13 @@ def _load_results(directory: Path) -> "list[ResultFile]":
 
 
 def _find_result(id: str, results: "list[ResultFile]") -> "ResultFile":
-    wanted = id.removeprefix("dispatch://results/")
-    found = [each for each in results if wanted and each.id.startswith(wanted)]
-    if not found:
+    prefix = id.removeprefix("dispatch://results/")
+    matches = [each for each in results if prefix and each.id.startswith(prefix)]
+    if not matches:
         fail(f"no kept result has the id {id[:80]!r}; `mcp-dispatch results list` has them all")
-    if len({each.id for each in found}) > 1:
-        fail(f"{len(found)} kept results begin with {id[:80]!r}; give more of the id")
-    return found[0]
+    if len({each.id for each in matches}) > 1:
+        fail(f"{len(matches)} kept results begin with {id[:80]!r}; give more of the id")
+    return matches[0]
 
 
 def _load_retention(settings: list[Path] | None) -> "Retention":
@@ -154,10 +154,10 @@ def _load_retention(settings: list[Path] | None) -> "Retention":
     from mcp_dispatch.settings.settings import SettingsReader
 
     try:
-        read = SettingsReader(build_sources(os.environ, settings or ())).read(None)
+        loaded = SettingsReader(build_sources(os.environ, settings or ())).read(None)
     except ConfigError as problem:
         fail(str(problem))
-    chosen = read.dispatch.results
+    chosen = loaded.dispatch.results
     return Retention(chosen.retention_days, chosen.max_total_bytes)
 
 

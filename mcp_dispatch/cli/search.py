@@ -53,16 +53,16 @@ def search(
         mcp_config=tuple(mcp_config or ()),
         claude_settings=claude_settings,
     )
-    found = run_with_app(
+    ranking = run_with_app(
         options, state_dir, lambda app: app.tool_listing.search(" ".join(query), max_results)
     )
-    print(json.dumps(_to_json(found), indent=2) if as_json else _format_results(found))
-    raise typer.Exit(0 if found.ranked else _EXIT_NOTHING_FOUND)
+    print(json.dumps(_to_json(ranking), indent=2) if as_json else _format_results(ranking))
+    raise typer.Exit(0 if ranking.ranked else _EXIT_NOTHING_FOUND)
 
 
-def _to_json(found: "ToolRanking") -> "JsonObject":
+def _to_json(ranking: "ToolRanking") -> "JsonObject":
     return {
-        "query": found.query,
+        "query": ranking.query,
         "tools": [
             {
                 "name": each.tool.name,
@@ -72,26 +72,26 @@ def _to_json(found: "ToolRanking") -> "JsonObject":
                 "score": round(each.hit.score, 3),
                 "reasons": list(each.hit.reasons),
             }
-            for each in found.ranked
+            for each in ranking.ranked
         ],
-        "total": found.total,
-        "connecting": list(found.connecting),
-        "failed": [down.server for down in found.unavailable],
-        "remarks": list(found.remarks),
+        "total": ranking.total,
+        "connecting": list(ranking.connecting),
+        "failed": [down.server for down in ranking.unavailable],
+        "remarks": list(ranking.remarks),
     }
 
 
-def _format_results(found: "ToolRanking") -> str:
+def _format_results(ranking: "ToolRanking") -> str:
     lines: list[str] = []
-    for place, each in enumerate(found.ranked, 1):
+    for rank, each in enumerate(ranking.ranked, 1):
         state = "deferred" if each.deferred else "listed"
         description = str(each.tool.definition.get("description", "")).strip().split("\n")[0]
-        lines.append(wrap_text(f"{place:>2}. ", f"{each.tool.name} ({state}) {each.hit.score:.1f}"))
+        lines.append(wrap_text(f"{rank:>2}. ", f"{each.tool.name} ({state}) {each.hit.score:.1f}"))
         lines += [wrap_text("    ", description[:_MAX_DESCRIPTION_CHARS])] if description else []
         lines += [wrap_text("    - ", reason) for reason in each.hit.reasons] + [""]
-    lines += [wrap_text("", remark) for remark in found.remarks]
-    lines.append(f"{found.total} tools were searched.")
-    if found.connecting:
-        lines.append(wrap_text("Still connecting: ", ", ".join(found.connecting)))
-    lines += [wrap_text("Down: ", f"{down.server} {down.problem}") for down in found.unavailable]
+    lines += [wrap_text("", remark) for remark in ranking.remarks]
+    lines.append(f"{ranking.total} tools were searched.")
+    if ranking.connecting:
+        lines.append(wrap_text("Still connecting: ", ", ".join(ranking.connecting)))
+    lines += [wrap_text("Down: ", f"{down.server} {down.problem}") for down in ranking.unavailable]
     return "\n".join(lines)

@@ -78,11 +78,11 @@ def serve(
     try:
         state = StateDirectory.open(state_dir)
         log = configure_logging(state.logs)
-        entrance = open_endpoint(flags, state.path)
-        if entrance is None:
+        endpoint = open_endpoint(flags, state.path)
+        if endpoint is None:
             code = anyio.run(_serve_stdio, options, state)
         else:
-            code = anyio.run(serve_http, options, state, entrance)
+            code = anyio.run(serve_http, options, state, endpoint)
     except StartError as error:
         where = f" (log: {log})" if log else ""
         print(f"mcp-dispatch: {error}{where}", file=sys.stderr)
@@ -95,11 +95,11 @@ def configure_logging(directory: Path) -> Path:
     path = directory / f"server-{os.getpid()}.log"
     file = RotatingFileHandler(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    shown = logging.StreamHandler()
-    shown.setLevel(logging.WARNING)
-    shown.addFilter(lambda record: record.name.startswith("mcp_dispatch"))
-    shown.setFormatter(logging.Formatter("mcp-dispatch: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[file, shown])
+    console = logging.StreamHandler()
+    console.setLevel(logging.WARNING)
+    console.addFilter(lambda record: record.name.startswith("mcp_dispatch"))
+    console.setFormatter(logging.Formatter("mcp-dispatch: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[file, console])
     path.chmod(0o600)
     return path
 

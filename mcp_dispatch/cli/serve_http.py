@@ -1,4 +1,4 @@
-"""`mcp-dispatch serve --http`: the same server for many clients, on an address with a token."""
+"""`mcp-dispatch serve --http`: serves many clients over HTTP, with a bearer token."""
 
 import logging
 import os
@@ -86,7 +86,7 @@ async def serve_http(options: "AppOptions", state: "StateDirectory", endpoint: H
     async with open_app(options, state, announcer) as app, anyio.create_task_group() as tasks:
 
         def stop(number: int) -> None:
-            if stopped:  # asked twice: now
+            if stopped:  # a second signal stops at once
                 tasks.cancel_scope.cancel()
             stopped.append(number)
             stopping.set()
@@ -116,10 +116,10 @@ def _build_authenticator(app: "App", endpoint: HttpEndpoint) -> "Authenticator":
     http = app.http
     for problem in find_setting_problems(http.allowed_hosts, http.allowed_origins):
         logger.warning("%s; it has no effect", problem)
-    names = HostPolicy.from_settings(
+    host_policy = HostPolicy.from_settings(
         endpoint.bound.requested_host, http.allowed_hosts, http.allowed_origins
     )
-    return Authenticator(names, endpoint.token)
+    return Authenticator(host_policy, endpoint.token)
 
 
 def _print_address(endpoint: HttpEndpoint) -> None:
@@ -132,8 +132,8 @@ def _print_address(endpoint: HttpEndpoint) -> None:
     elif token.file is None:
         _print_notice(f"clients need the token that is in {TOKEN_VARIABLE}")
     else:
-        shown = shlex.quote(str(token.file))
-        _print_notice(f"clients need the token in {token.file}; show it with: cat {shown}")
+        quoted = shlex.quote(str(token.file))
+        _print_notice(f"clients need the token in {token.file}; show it with: cat {quoted}")
     if not endpoint.bound.is_loopback:
         _print_notice(
             "warning: the traffic is not encrypted, and whoever reads it learns the token; "

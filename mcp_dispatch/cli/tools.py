@@ -52,13 +52,13 @@ def tools(
         claude_settings=claude_settings,
         offline=offline,
     )
-    seen = run_with_app(options, state_dir, _load_overview)
+    inventory = run_with_app(options, state_dir, _load_overview)
     if as_json:
-        print(json.dumps(_to_json(seen), indent=2))
+        print(json.dumps(_to_json(inventory), indent=2))
     elif server is None:
-        print(_format_by_server(seen))
+        print(_format_by_server(inventory))
     else:
-        print(_format_server(seen, server))
+        print(_format_server(inventory, server))
 
 
 async def _load_overview(app: "App") -> "ToolInventory":
@@ -140,17 +140,17 @@ def _format_total(overview: "ToolInventory") -> str:
 def _format_server(overview: "ToolInventory", name: str) -> str:
     from mcp_dispatch.cli.flags import exit_with_usage_error
 
-    found = [source for source in overview.sources if (source.server or _BUILT_IN_LABEL) == name]
-    if not found:
+    matches = [source for source in overview.sources if (source.server or _BUILT_IN_LABEL) == name]
+    if not matches:
         known = ", ".join(source.server or _BUILT_IN_LABEL for source in overview.sources)
         exit_with_usage_error(f"no server is named {name!r}; there are: {known}")
-    source = found[0]
-    each = (
+    source = matches[0]
+    rows = (
         wrap_text(
             f"{t.tokens:>7,}  {t.state.value:<10} {t.sharing:<10} ", f"{t.name} ({t.rule_name})"
         )
         for t in source.tools
     )
-    places = [f"log: {source.log}"] if source.log else []
-    notes = (wrap_text("    ", text) for text in [*_list_notes(source), *places])
-    return "\n".join([_format_source(source), *notes, "", *each])
+    log_line = [f"log: {source.log}"] if source.log else []
+    notes = (wrap_text("    ", text) for text in [*_list_notes(source), *log_line])
+    return "\n".join([_format_source(source), *notes, "", *rows])

@@ -55,19 +55,19 @@ def trust(
     sources = build_sources(os.environ, include_claude=claude_settings)
     layers = list_workspace_layers(sources, root)
     files = [layer.path for layer in layers]
-    found, problems = inspect_layers(layers)
-    before, broken = read_record(sources.config_dir, root)
-    stand = evaluate_trust(before, found, files)
+    survey, problems = inspect_layers(layers)
+    before, record_problems = read_record(sources.config_dir, root)
+    status = evaluate_trust(before, survey, files)
     print(f"Workspace {escape_non_ascii(str(root))}")
-    _print_problems([*problems, *broken])
-    _print_survey(root, found, stand, locate_own_file(sources.config_dir, root))
-    if not _needs_confirmation(stand, first=before is None):
+    _print_problems([*problems, *record_problems])
+    _print_survey(root, survey, status, locate_own_file(sources.config_dir, root))
+    if not _needs_confirmation(status, first=before is None):
         raise typer.Exit
     if not yes:
         _confirm()
     # Exactly what was shown, even if the files have changed since.
     try:
-        write_record(sources.config_dir, build_confirmed_record(before, root, found, files))
+        write_record(sources.config_dir, build_confirmed_record(before, root, survey, files))
     except OSError as error:
         fail(f"cannot write to {sources.config_dir}: {error.strerror}")
     print("\nTrusted. A server that is running takes it over within seconds.")

@@ -50,16 +50,16 @@ def demo(
     """Show in a minute what mcp-dispatch does, with nothing configured."""
     import anyio
 
-    place = Path(tempfile.mkdtemp(prefix="mcp-dispatch-demo-"))
+    directory = Path(tempfile.mkdtemp(prefix="mcp-dispatch-demo-"))
     try:
-        anyio.run(_run_demo, place)
+        anyio.run(_run_demo, directory)
     finally:
         if keep:
-            print(f"\nKept: {place}")
+            print(f"\nKept: {directory}")
         else:
             import shutil
 
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _run_demo(directory: Path) -> None:
@@ -68,13 +68,13 @@ async def _run_demo(directory: Path) -> None:
 
     arguments = _prepare(directory)
     _print_introduction(directory, arguments)
-    person = _ScriptedUser()
+    user = _ScriptedUser()
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "mcp_dispatch", *arguments], cwd=directory / "workspace"
     )
     with (directory / "server.stderr").open("w", encoding="utf-8") as errors:
         transport = stdio_client(server, errlog=errors)
-        async with Client(transport, elicitation_callback=person.answer) as client:
+        async with Client(transport, elicitation_callback=user.answer) as client:
             for number, step in enumerate(STEPS, 1):
                 title = (step.__doc__ or "").strip()
                 print(f"\n{number}. {title}\n{'─' * WIDTH}")
@@ -131,9 +131,9 @@ class _ScriptedUser:
         schema = cast("dict[str, Any]", getattr(params, "requested_schema", {}))
         offered = schema.get("properties", {}).get("decision", {}).get("enum", [])
         print(_wrap(" ".join(f"[{choice}]" for choice in offered), "   ? │ "))
-        said = next(self._answers)
-        print(f'   ? the person answers: "{said}"')
-        return ElicitResult(action="accept", content={"decision": said})
+        decision = next(self._answers)
+        print(f'   ? the person answers: "{decision}"')
+        return ElicitResult(action="accept", content={"decision": decision})
 
 
 @dataclass(frozen=True)
@@ -252,8 +252,8 @@ async def show_large_result(context: _StepContext) -> None:
     print('   → Bash {"command": "seq 1 20000"}')
     result = await context.client.call_tool("Bash", {"command": "seq 1 20000"})
     print_result(result)
-    told = next(block.text for block in result.content if isinstance(block, TextContent))
-    path = told.partition("saved to: ")[2].partition("\n")[0]
+    text = next(block.text for block in result.content if isinstance(block, TextContent))
+    path = text.partition("saved to: ")[2].partition("\n")[0]
     await context.call("Read", file_path=path, offset=19_999, limit=2)
 
 
@@ -282,12 +282,12 @@ async def _read_url(server: "Process") -> str:
 
     import anyio
 
-    said = b""
+    output = b""
     with anyio.fail_after(30):
-        while not (found := re.search(rb"at (http://\S+/mcp)\n", said)):
+        while not (match := re.search(rb"at (http://\S+/mcp)\n", output)):
             assert server.stderr is not None
-            said += await server.stderr.receive()
-    return found.group(1).decode()
+            output += await server.stderr.receive()
+    return match.group(1).decode()
 
 
 async def show_journal(context: _StepContext) -> None:

@@ -1,4 +1,4 @@
-"""`mcp-dispatch approvals`: what running servers ask, and a person's answers to it."""
+"""`mcp-dispatch approvals`: shows the questions of running servers and answers them."""
 
 import json
 import sys
@@ -107,7 +107,7 @@ def _print_questions(run: Path, *, as_json: bool) -> None:
 
 
 async def _fetch_questions(run: Path) -> tuple[list["ApprovalMessage"], list[str]]:
-    """What all servers ask, the oldest first, and which of them could not be reached."""
+    """Return the questions of all servers, the oldest first, and the unreachable servers."""
     from mcp_dispatch.approval.socket_client import ApprovalServerUnreachable, connect_to_server
     from mcp_dispatch.approval.socket_protocol import list_sockets, remove_stale_sockets
 

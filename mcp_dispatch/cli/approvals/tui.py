@@ -66,8 +66,8 @@ def run_screen(run_directory: Path) -> None:
 
 def split_keys(typed: str) -> list[str]:
     """Split input into keys: several may arrive at once, and one may have several characters."""
-    found = (match.group() for match in _KEY_PATTERN.finditer(typed))
-    return [_SEQUENCES.get(key, key) for key in found]
+    keys = (match.group() for match in _KEY_PATTERN.finditer(typed))
+    return [_SEQUENCES.get(key, key) for key in keys]
 
 
 class ApprovalScreen:
@@ -148,9 +148,9 @@ class ApprovalScreen:
             for questions, seen in self._questions.values()
             for each in questions
         ]
-        troubles = tuple(dict.fromkeys(self._problems.values()))
+        problems = tuple(dict.fromkeys(self._problems.values()))
         view = self._state.with_questions(asked, len(self._questions), now)
-        self._state = replace(view, problems=troubles)
+        self._state = replace(view, problems=problems)
         self._live.update(render_screen(self._state, self._console), refresh=True)
 
 

@@ -92,8 +92,8 @@ class ScreenState:
         return replace(self, notice=""), ScreenAnswer(current, choice)
 
     def with_answer(self, answer: ScreenAnswer, problem: str | None, now: float) -> "ScreenState":
-        said = "Denied" if answer.choice == "deny" else f"Allowed ({answer.choice})"
-        notice = problem or f"{said}: {answer.question.tool} {answer.question.summary}"
+        result = "Denied" if answer.choice == "deny" else f"Allowed ({answer.choice})"
+        notice = problem or f"{result}: {answer.question.tool} {answer.question.summary}"
         left = [each for each in self.questions if each.id != answer.question.id]
         return replace(self.with_questions(left, self.server_count, now), notice=notice)
 
