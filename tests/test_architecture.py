@@ -19,11 +19,11 @@ from tests.support.paths import ROOT, SUPPORT
 from tests.support.source import (
     PACKAGE,
     count_lines,
-    decorator_names,
     has_counted_name,
-    imported_modules,
-    package_modules,
-    starts_with_verb,
+    has_verb_first,
+    list_decorator_names,
+    list_imported_modules,
+    load_package_modules,
     walk_functions,
 )
 
@@ -44,14 +44,14 @@ FORMER_NAMES = (
 
 def test_the_dispatcher_is_one_page() -> None:
     module = "pipeline/dispatcher.py"
-    runs = [node for node in walk_functions(package_modules()[module]) if node.name == "_run"]
+    runs = [node for node in walk_functions(load_package_modules()[module]) if node.name == "_run"]
 
     assert count_lines(module) <= 120
     assert [(node.end_lineno or 0) - node.lineno + 1 <= 30 for node in runs] == [True]
 
 
 def test_no_module_is_longer_than_its_limit() -> None:
-    lengths = {module: count_lines(module) for module in package_modules()}
+    lengths = {module: count_lines(module) for module in load_package_modules()}
 
     assert {name: lines for name, lines in lengths.items() if lines > MAX_MODULE_LINES} == {}
 
@@ -59,7 +59,7 @@ def test_no_module_is_longer_than_its_limit() -> None:
 def test_no_folder_has_too_many_modules() -> None:
     counts = Counter(
         str(Path(module).parent)
-        for module in package_modules()
+        for module in load_package_modules()
         if not module.endswith("__init__.py")
     )
 
@@ -67,16 +67,16 @@ def test_no_folder_has_too_many_modules() -> None:
 
 
 def test_nothing_but_public_modules_lies_at_the_top_of_the_package() -> None:
-    top = {module for module in package_modules() if "/" not in module}
+    top = {module for module in load_package_modules() if "/" not in module}
 
     assert top == {"__init__.py", "__main__.py", "blocks.py"}
 
 
 def test_a_short_module_has_more_than_one_importer() -> None:
-    names = {module: _dotted(module) for module in package_modules()}
+    names = {module: _dotted(module) for module in load_package_modules()}
     importers: Counter[str] = Counter()
-    for module, tree in package_modules().items():
-        importers.update((imported_modules(tree) & set(names.values())) - {names[module]})
+    for module, tree in load_package_modules().items():
+        importers.update((list_imported_modules(tree) & set(names.values())) - {names[module]})
 
     short = [
         module
@@ -92,7 +92,7 @@ def test_a_short_module_has_more_than_one_importer() -> None:
 
 def test_a_public_class_name_means_one_thing() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for module, tree in package_modules().items():
+    for module, tree in load_package_modules().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module)
@@ -103,11 +103,11 @@ def test_a_public_class_name_means_one_thing() -> None:
 def test_functions_start_with_verbs() -> None:
     names = [
         node.name
-        for tree in package_modules().values()
+        for tree in load_package_modules().values()
         for node in walk_functions(tree)
         if has_counted_name(node)
     ]
-    verbs = [name for name in names if starts_with_verb(name)]
+    verbs = [name for name in names if has_verb_first(name)]
 
     assert 100 * len(verbs) / len(names) >= MIN_VERB_PERCENT
 
@@ -116,7 +116,7 @@ def test_no_former_name_is_left_in_the_package() -> None:
     pattern = re.compile(rf"\b({'|'.join(FORMER_NAMES)})\b")
     found = {
         module: pattern.findall((PACKAGE / module).read_text(encoding="utf-8"))
-        for module in package_modules()
+        for module in load_package_modules()
     }
 
     assert {module: words for module, words in found.items() if words} == {}
@@ -125,7 +125,7 @@ def test_no_former_name_is_left_in_the_package() -> None:
 def test_no_call_unpacks_a_tuple_literal() -> None:
     found = [
         f"{module}:{node.lineno}"
-        for module, tree in package_modules().items()
+        for module, tree in load_package_modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and any(isinstance(a, ast.Starred) and isinstance(a.value, ast.Tuple) for a in node.args)
@@ -137,7 +137,7 @@ def test_no_call_unpacks_a_tuple_literal() -> None:
 def test_no_constructor_has_too_many_parameters() -> None:
     found = {
         f"{module}:{node.lineno}": count
-        for module, tree in package_modules().items()
+        for module, tree in load_package_modules().items()
         for node in walk_functions(tree)
         if node.name == "__init__"
         and (count := len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) - 1)
@@ -150,10 +150,10 @@ def test_no_constructor_has_too_many_parameters() -> None:
 def test_no_dataclass_is_a_bag_of_callables() -> None:
     found = {
         f"{module}:{node.lineno} {node.name}": count
-        for module, tree in package_modules().items()
+        for module, tree in load_package_modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
-        and "dataclass" in decorator_names(node)
+        and "dataclass" in list_decorator_names(node)
         and (count := sum(map(_is_callable_field, node.body))) > MAX_CALLABLE_FIELDS
     }
 
@@ -164,7 +164,7 @@ def test_no_test_module_imports_another() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in (ROOT / "tests").rglob("*.py")
-        for name in imported_modules(ast.parse(path.read_bytes()))
+        for name in list_imported_modules(ast.parse(path.read_bytes()))
         if name.startswith("tests.") and ".test_" in name
     ]
 
@@ -209,7 +209,7 @@ def test_the_examples_import_only_the_public_api() -> None:
     public |= {f"mcp_dispatch.{name}" for name in mcp_dispatch.__all__}
 
     for example in (ROOT / "docs" / "examples").glob("*.py"):
-        imported = imported_modules(ast.parse(example.read_bytes()))
+        imported = list_imported_modules(ast.parse(example.read_bytes()))
         ours = {name for name in imported if name.startswith("mcp_dispatch")}
         assert {name for name in ours if not _is_public(name, public)} == set(), example
 
@@ -228,7 +228,7 @@ def test_the_architecture_page_names_existing_files_and_a_short_glossary() -> No
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGUSR1")
 def test_one_read_passes_through_few_files(installed: Installation) -> None:
-    file = installed.file("notes.txt", "one\ntwo\n")
+    file = installed.write_file("notes.txt", "one\ntwo\n")
     calls = [
         {"method": "tools/call", "params": {"name": "Read", "arguments": {"file_path": str(file)}}}
         for _ in range(4)

@@ -10,7 +10,7 @@ import anyio
 from mcp_types import ElicitResult
 
 import mcp_dispatch
-from tests.support.client import Installation, text_of
+from tests.support.client import Installation, extract_text
 
 MODE = "acceptEdits"
 RULES: dict[str, list[str]] = {
@@ -96,11 +96,11 @@ for words in json.load(sys.stdin):
 
 def install(folder: Path) -> Installation:
     folder.mkdir()
-    installed = Installation(folder).settings({"permissions": RULES})
+    installed = Installation(folder).add_settings({"permissions": RULES})
     for name in ("a.txt", ".env", "asked/a.txt", "denied/a.txt"):
-        installed.file(name, "a\n")
-    servers = installed.file("servers.json", json.dumps({"mcpServers": {}}))
-    return installed.flags("--mcp-config", str(servers), "--permission-mode", MODE)
+        installed.write_file(name, "a\n")
+    servers = installed.write_file("servers.json", json.dumps({"mcpServers": {}}))
+    return installed.add_flags("--mcp-config", str(servers), "--permission-mode", MODE)
 
 
 async def decide_by_serve(folder: Path) -> list[str]:
@@ -111,10 +111,10 @@ async def decide_by_serve(folder: Path) -> list[str]:
         return ElicitResult(action="decline")
 
     decisions: list[str] = []
-    async with install(folder).client(elicitation_callback=decline) as client:
+    async with install(folder).open_client(elicitation_callback=decline) as client:
         for name, arguments in CALLS:
             asked.clear()
-            text = text_of(await client.call_tool(name, arguments))
+            text = extract_text(await client.call_tool(name, arguments))
             decisions.append("ask" if asked else "deny" if DENIED in text else "allow")
     return decisions
 
@@ -149,7 +149,8 @@ async def decide_by_library(folder: Path) -> list[str]:
 def decide_by_call(folder: Path) -> list[str]:
     installed = install(folder)
     commands = [
-        installed.command_for("call", name, json.dumps(arguments))[3:] for name, arguments in CALLS
+        installed.build_command("call", name, json.dumps(arguments))[3:]
+        for name, arguments in CALLS
     ]
     done = subprocess.run(
         [sys.executable, "-c", RUN_COMMANDS],

@@ -14,7 +14,13 @@ import pytest
 from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.model.outcome import Refusal
 from mcp_dispatch.settings.layers import locate_own_file
-from tests.support.client import Installation, RawServer, raw_server, text_in, tools_call
+from tests.support.client import (
+    Installation,
+    RawServer,
+    build_tools_call,
+    extract_raw_text,
+    start_raw_server,
+)
 from tests.support.home import Home
 from tests.support.paths import ROOT
 
@@ -269,24 +275,26 @@ async def test_a_running_call_survives_a_reload_and_the_next_call_uses_the_new_r
     installed: Installation, pipes: tuple[int, int]
 ) -> None:
     began, go = pipes
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     (file,) = installed.folder.glob("settings-*.json")
 
-    async with raw_server(installed) as server:
+    async with start_raw_server(installed) as server:
         with anyio.fail_after(30):
-            await server.greet()
+            await server.handshake()
             before = await list_tool_names(server, "list-1")
-            await server.send(tools_call("slow", "Bash", command="echo > began; head -c 8 go"))
+            await server.send(
+                build_tools_call("slow", "Bash", command="echo > began; head -c 8 go")
+            )
             await anyio.wait_readable(began)
             rules = {"permissions": {"deny": ["Bash(echo:*)", "Write"]}}
             file.write_text(json.dumps(rules), encoding="utf-8")
             await wait_for_list_changed(server)
             os.write(go, b"finished")
             slow = await server.answer("slow")
-            await server.send(tools_call("next", "Bash", command="echo again"))
+            await server.send(build_tools_call("next", "Bash", command="echo again"))
             denied = await server.answer("next")
             after = await list_tool_names(server, "list-2")
 
-    assert text_in(slow) == "finished"
-    assert format_denial("Bash(echo:*)", file) in text_in(denied)
+    assert extract_raw_text(slow) == "finished"
+    assert format_denial("Bash(echo:*)", file) in extract_raw_text(denied)
     assert [name for name in before if name not in after] == ["Write"]

@@ -16,18 +16,18 @@ TOUCH = json.dumps({"command": "touch made"})
 
 
 def test_the_result_of_a_built_in_tool_is_printed_to_stdout(installed: Installation) -> None:
-    installed.file("notes.txt", "first\n")
+    installed.write_file("notes.txt", "first\n")
 
     done = installed.run("call", "Read", '{"file_path": "notes.txt"}')
 
     assert (done.stdout, done.stderr, done.returncode) == ("     1\tfirst\n", "", 0)
-    assert [entry.get("tool") for entry in installed.journal()] == ["Read"]
+    assert [entry.get("tool") for entry in installed.read_journal()] == ["Read"]
 
 
 def test_an_upstream_tool_gets_arguments_from_stdin_and_its_whole_result_is_printed(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["mcp__demo"]).upstream("demo", *DEMO)
+    installed.add_rules(allow=["mcp__demo"]).add_upstream("demo", *DEMO)
 
     done = installed.run("call", "demo__remember", "-", "--json", said='{"note": "bread"}')
 
@@ -54,7 +54,7 @@ def test_without_a_terminal_the_call_is_refused_with_the_rule_that_would_allow_i
 
 
 def test_the_error_of_a_failed_tool_is_printed_to_stderr(installed: Installation) -> None:
-    installed.rules(allow=["mcp__demo"]).upstream("demo", *DEMO)
+    installed.add_rules(allow=["mcp__demo"]).add_upstream("demo", *DEMO)
 
     failed = installed.run("call", "mcp__demo__remember", '{"note": ""}')
 
@@ -76,7 +76,7 @@ def test_arguments_that_are_not_an_object_are_a_usage_error(
 
 def test_a_process_that_the_server_started_cannot_run_call(installed: Installation) -> None:
     done = subprocess.run(
-        installed.command_for("call", "Read", '{"file_path": "x"}'),
+        installed.build_command("call", "Read", '{"file_path": "x"}'),
         env={**installed.environ, MARKER_VARIABLE: "1"},
         capture_output=True,
         encoding="utf-8",
@@ -104,8 +104,8 @@ async def test_in_a_terminal_the_user_is_asked_for_approval(
 async def test_control_characters_in_a_result_are_escaped_in_a_terminal(
     installed: Installation,
 ) -> None:
-    installed.file("evil.txt", "\x1b[2Jgone")
-    installed.rules(ask=["Read"])
+    installed.write_file("evil.txt", "\x1b[2Jgone")
+    installed.add_rules(ask=["Read"])
 
     output, _ = await _run_in_terminal(
         installed, b"yes\n", "call", "Read", '{"file_path": "evil.txt"}'
@@ -122,7 +122,7 @@ async def _run_in_terminal(
     controller, terminal_end = pty.openpty()
     with anyio.fail_after(60):
         async with await anyio.open_process(
-            installed.command_for(words[0], *words[1:]),
+            installed.build_command(words[0], *words[1:]),
             stdin=terminal_end,
             stdout=terminal_end,
             stderr=terminal_end,

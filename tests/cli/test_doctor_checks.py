@@ -8,7 +8,7 @@ from tests.support.client import Installation
 def test_a_server_that_starts_the_demo_by_its_former_name_is_reported(
     installed: Installation,
 ) -> None:
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo_upstream")
 
     done = installed.run("doctor")
 

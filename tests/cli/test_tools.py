@@ -10,18 +10,18 @@ from typing import Any
 import anyio
 
 from mcp_dispatch.journal.reader import find_activated_tools
-from tests.support.client import Installation, raw_server
+from tests.support.client import Installation, start_raw_server
 from tests.support.demo_upstream import ALWAYS, DEMO, RAW, listed_bytes
 
 
 async def test_every_tool_is_shown_with_its_state(installed: Installation) -> None:
-    installed.settings({"dispatch": {**ALWAYS["dispatch"], "naming": "bare"}})
-    installed.rules(deny=["mcp__demo__remember"])
-    installed.upstream("demo", *DEMO).upstream("other", *DEMO)
-    installed.upstream("broken", sys.executable, RAW, "--exit", "3")
+    installed.add_settings({"dispatch": {**ALWAYS["dispatch"], "naming": "bare"}})
+    installed.add_rules(deny=["mcp__demo__remember"])
+    installed.add_upstream("demo", *DEMO).add_upstream("other", *DEMO)
+    installed.add_upstream("broken", sys.executable, RAW, "--exit", "3")
 
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         with anyio.fail_after(120):
             await listed_bytes(server, "list")
             await server.call("found", "tool_search", query="select:recall")
@@ -51,8 +51,12 @@ async def test_every_tool_is_shown_with_its_state(installed: Installation) -> No
 
 
 def test_the_table_fits_80_columns_and_ends_with_the_saved_share(installed: Installation) -> None:
-    installed.settings(ALWAYS).rules(deny=["mcp__demo__remember"]).upstream("demo", *DEMO)
-    installed.upstream("a-server-with-a-name-that-is-too-long", sys.executable, RAW, "--exit", "3")
+    installed.add_settings(ALWAYS).add_rules(deny=["mcp__demo__remember"]).add_upstream(
+        "demo", *DEMO
+    )
+    installed.add_upstream(
+        "a-server-with-a-name-that-is-too-long", sys.executable, RAW, "--exit", "3"
+    )
 
     table = installed.run("tools").stdout
     one_server = installed.run("tools", "demo")

@@ -8,7 +8,7 @@ import anyio
 from anyio import to_thread
 
 from mcp_dispatch.settings.layers import locate_own_file
-from tests.support.client import Installation, text_of
+from tests.support.client import Installation, extract_text
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "approvals.md"
@@ -33,7 +33,7 @@ def typed(installed: Installation, command: str) -> str:
 
 async def test_the_terminal_works_as_the_page_describes(installed: Installation) -> None:
     (listing, listed), (answering, answered) = dialogue()
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         refused = await client.call_tool("Bash", {"command": "npm test"})
         with anyio.fail_after(120):
             seen = await to_thread.run_sync(typed, installed, listing)
@@ -57,5 +57,5 @@ async def test_the_terminal_works_as_the_page_describes(installed: Installation)
     )
     assert seen == expected
     assert said == answered.replace("b4f2c1", id)
-    assert "cannot be asked" not in text_of(again)
-    assert "cannot be asked" not in text_of(once_more)
+    assert "cannot be asked" not in extract_text(again)
+    assert "cannot be asked" not in extract_text(once_more)

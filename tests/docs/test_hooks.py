@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_dispatch.hooks.config import HookSource, parse_hooks
-from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.client import ERAS, Era, Installation, extract_text
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")
@@ -24,17 +24,17 @@ def block(name: str) -> str:
 async def test_the_first_example_guards_every_call_of_bash(
     installed: Installation, era: Era
 ) -> None:
-    installed.settings(json.loads(block("settings")))
-    installed.file("no-secrets.py", block("script"))
+    installed.add_settings(json.loads(block("settings")))
+    installed.write_file("no-secrets.py", block("script"))
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         refused = await client.call_tool("Bash", {"command": "echo my password is hunter2"})
         done = await client.call_tool("Bash", {"command": "echo hello"})
 
-    shown = re.sub(r"in \S+\.json", "in settings.json", text_of(refused))
+    shown = re.sub(r"in \S+\.json", "in settings.json", extract_text(refused))
     assert (shown, refused.is_error) == (block("answer"), True)
-    assert (text_of(done), done.is_error) == ("hello", False)
-    events = [entry["event"] for entry in installed.journal() if "event" in entry]
+    assert (extract_text(done), done.is_error) == ("hello", False)
+    events = [entry["event"] for entry in installed.read_journal() if "event" in entry]
     assert events == ["hook_permission_decision", "stop_hook_summary", "stop_hook_summary"]
 
 

@@ -27,7 +27,7 @@ def block(name: str, port: int) -> str:
     return found.group(1).replace("8123", str(port))
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
@@ -49,7 +49,7 @@ def environ(home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def port(home: Path, environ: dict[str, str]) -> Generator[int]:
     """Of the server as the page starts it."""
-    chosen, workspace = free_port(), home / "project"
+    chosen, workspace = find_free_port(), home / "project"
     workspace.mkdir()
     with subprocess.Popen(
         ["bash", "-c", f"exec {block('serve', chosen)}"],

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.support.client import BUILT_INS
-from tests.support.model_api import model_api, text, use
+from tests.support.model_api import serve_model_api, text, use
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -62,7 +62,7 @@ async def test_the_agent_calls_tools_while_the_model_is_still_writing(
         async with await anyio.open_file(workspace / "heard") as pipe:
             assert await pipe.read() == "now\n"
 
-    async with model_api(
+    async with serve_model_api(
         [
             text("Let me look."),
             use("toolu_1", "Bash", command="echo now | tee heard"),

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.support.client import text_of
+from tests.support.client import extract_text
 from tests.support.paths import ROOT
 
 LEFT_OUT = shutil.ignore_patterns(
@@ -97,9 +97,9 @@ async def test_the_claude_desktop_snippet_reads_edits_and_runs(tmp_path: Path) -
             secret = await client.call_tool("Read", {"file_path": ".env"})
             unclear = await client.call_tool("Bash", {"command": "echo $(cat .env)"})
 
-    assert text_of(read) == "     1\tone"
-    assert not edited.is_error, text_of(edited)
-    assert text_of(ran) == "two"
+    assert extract_text(read) == "     1\tone"
+    assert not edited.is_error, extract_text(edited)
+    assert extract_text(ran) == "two"
     assert secret.is_error
     assert unclear.is_error
     assert (tmp_path / "stderr").read_text(encoding="utf-8") == ""

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 
-from tests.support.client import Installation, text_of
+from tests.support.client import Installation, extract_text
 from tests.support.demo_upstream import DEMO, RAW
 from tests.support.paths import ROOT
 
@@ -18,36 +18,36 @@ def block(name: str) -> str:
     return found.group(1)
 
 
-def unscored(ranking: str) -> str:
+def remove_scores(ranking: str) -> str:
     """Without the figures, which mean nothing outside of one search."""
     return re.sub(r"\) \d+\.\d$", ")", ranking, flags=re.MULTILINE)
 
 
 async def test_the_example_finds_and_calls_a_tool(installed: Installation) -> None:
-    installed.settings(json.loads(block("settings"))).rules(allow=["mcp__demo"])
-    installed.upstream("demo", *DEMO)
+    installed.add_settings(json.loads(block("settings"))).add_rules(allow=["mcp__demo"])
+    installed.add_upstream("demo", *DEMO)
 
-    async with installed.client("2026-07-28") as client:
+    async with installed.open_client("2026-07-28") as client:
         found = await client.call_tool("tool_search", json.loads(block("query")))
         called = await client.call_tool("call_tool", json.loads(block("call")))
 
-    assert text_of(found) == block("answer")
+    assert extract_text(found) == block("answer")
     assert called.structured_content is not None
     assert set(called.structured_content) == {"rolls", "total"}
 
 
 def test_the_command_shows_the_ranking_with_its_reasons(installed: Installation) -> None:
-    installed.upstream("demo", *DEMO)
+    installed.add_upstream("demo", *DEMO)
 
     done = installed.run("search", "-n", "1", "roll", "dice")
 
     assert (done.stderr, done.returncode) == ("", 0)
-    assert unscored(done.stdout) == unscored(block("search") + "\n")
+    assert remove_scores(done.stdout) == remove_scores(block("search") + "\n")
 
 
 def test_the_command_prints_one_object(installed: Installation) -> None:
-    installed.settings({"dispatch": {"toolSearch": {"mode": "always"}}})
-    installed.upstream("demo", *DEMO).upstream("broken", sys.executable, RAW, "--exit", "3")
+    installed.add_settings({"dispatch": {"toolSearch": {"mode": "always"}}})
+    installed.add_upstream("demo", *DEMO).add_upstream("broken", sys.executable, RAW, "--exit", "3")
 
     done = installed.run("search", "--json", "-n", "2", "select:mcp__demo__recall,demo__recal")
 
@@ -64,7 +64,7 @@ def test_the_command_prints_one_object(installed: Installation) -> None:
 
 def test_a_search_without_hits_is_explained_within_eighty_columns(installed: Installation) -> None:
     name = "a" * 60
-    installed.upstream("raw", sys.executable, RAW, "--extra", name)
+    installed.add_upstream("raw", sys.executable, RAW, "--extra", name)
 
     nothing = installed.run("search", "quux")
     crowded = installed.run("search", "-n", "50", "mcp__raw")
@@ -76,7 +76,7 @@ def test_a_search_without_hits_is_explained_within_eighty_columns(installed: Ins
 
 
 def test_a_missing_file_is_named(installed: Installation) -> None:
-    done = installed.flags("--mcp-config", "/nowhere.json").run("search", "x")
+    done = installed.add_flags("--mcp-config", "/nowhere.json").run("search", "x")
 
     assert done.returncode == 2
     assert done.stderr.startswith("mcp-dispatch: /nowhere.json: cannot be read")

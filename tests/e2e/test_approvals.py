@@ -20,7 +20,15 @@ from mcp_dispatch.model.approval import Declined
 from mcp_dispatch.model.calls import ToolCall
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.settings.layers import locate_own_file
-from tests.support.client import ERAS, Era, Installation, RawServer, raw_server, text_of, tools_call
+from tests.support.client import (
+    ERAS,
+    Era,
+    Installation,
+    RawServer,
+    build_tools_call,
+    extract_text,
+    start_raw_server,
+)
 from tests.support.home import Home
 from tests.support.paths import SUPPORT
 from tests.support.stand_ins import ScriptedCaller
@@ -48,7 +56,7 @@ class Person:
 
 
 @asynccontextmanager
-async def a_terminal(installed: Installation) -> AsyncGenerator[ApprovalClient, None]:
+async def attach_terminal(installed: Installation) -> AsyncGenerator[ApprovalClient, None]:
     async with connect_to_server(list_sockets(installed.state / "run")[0]) as line:
         yield line
 
@@ -78,15 +86,15 @@ async def test_always_allow_asks_no_more_and_writes_nothing_into_the_workspace(
     installed: Installation, era: Era
 ) -> None:
     session, always = Person("allow for this session"), Person("always allow")
-    async with installed.client(era, elicitation_callback=session.answer) as client:
+    async with installed.open_client(era, elicitation_callback=session.answer) as client:
         first = await client.call_tool("Bash", TOUCH)
         second = await client.call_tool("Bash", TOUCH)
     unwritten = own(installed).exists()
-    async with installed.client(era, elicitation_callback=always.answer) as client:
+    async with installed.open_client(era, elicitation_callback=always.answer) as client:
         third = await client.call_tool("Bash", TOUCH)
         fourth = await client.call_tool("Bash", TOUCH)
 
-    assert [text_of(each) for each in (first, second, third, fourth)] == ["yes"] * 4
+    assert [extract_text(each) for each in (first, second, third, fourth)] == ["yes"] * 4
     assert (len(session.asked), len(always.asked), unwritten) == (1, 1, False)
     assert session.asked[0].endswith(
         '"allow for this session" and "always allow" add: Bash(touch made:*)\n'
@@ -103,7 +111,7 @@ async def test_always_allow_asks_no_more_and_writes_nothing_into_the_workspace(
 async def test_a_rule_that_denies_by_the_time_of_the_answer_denies(
     installed: Installation, era: Era
 ) -> None:
-    installed.file("marker", "x")
+    installed.write_file("marker", "x")
     clients: list[Client] = []
 
     async def the_rules_change() -> None:
@@ -113,45 +121,45 @@ async def test_a_rule_that_denies_by_the_time_of_the_answer_denies(
         await until_denied(clients[0])
 
     person = Person("always allow", before=the_rules_change)
-    async with installed.client(era, elicitation_callback=person.answer) as client:
+    async with installed.open_client(era, elicitation_callback=person.answer) as client:
         clients.append(client)
         with anyio.fail_after(60):
             result = await client.call_tool("Bash", TOUCH)
 
-    assert "a deny rule forbids it (Bash(touch:*)" in text_of(result)
+    assert "a deny rule forbids it (Bash(touch:*)" in extract_text(result)
     assert not (installed.workspace / "made").exists()
     assert not own(installed).exists()
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_other_calls_run_while_a_question_is_open(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Edit(./**)"])
+    installed.add_rules(allow=["Edit(./**)"])
     clients: list[Client] = []
     written: list[str] = []
 
     async def another_call() -> None:
         result = await clients[0].call_tool("Write", {"file_path": "w", "content": "w"})
-        written.append(text_of(result))
+        written.append(extract_text(result))
 
     person = Person("allow once", before=another_call)
-    async with installed.client(era, elicitation_callback=person.answer) as client:
+    async with installed.open_client(era, elicitation_callback=person.answer) as client:
         clients.append(client)
         with anyio.fail_after(60):
             result = await client.call_tool("Bash", {"command": "cp w copied && echo yes"})
 
-    assert text_of(result) == "yes"
+    assert extract_text(result) == "yes"
     assert "created" in written[0]
 
 
 async def test_a_form_without_an_answer_in_time_denies(installed: Installation) -> None:
-    installed.settings({"dispatch": {"approvals": {"timeoutSeconds": 0.3}}})
+    installed.add_settings({"dispatch": {"approvals": {"timeoutSeconds": 0.3}}})
     person = Person("allow once", before=anyio.sleep_forever)
 
-    async with installed.client("legacy", elicitation_callback=person.answer) as client:
+    async with installed.open_client("legacy", elicitation_callback=person.answer) as client:
         with anyio.fail_after(60):
             result = await client.call_tool("Bash", TOUCH)
 
-    assert "nobody answered the question within 0.3 seconds" in text_of(result)
+    assert "nobody answered the question within 0.3 seconds" in extract_text(result)
     assert not (installed.workspace / "made").exists()
 
 
@@ -165,7 +173,7 @@ async def test_a_call_that_is_cancelled_while_a_form_is_open_runs_nothing(
         await anyio.sleep_forever()
 
     person = Person("allow once", before=wait)
-    async with installed.client("legacy", elicitation_callback=person.answer) as client:
+    async with installed.open_client("legacy", elicitation_callback=person.answer) as client:
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.call_tool, "Bash", TOUCH)
@@ -175,12 +183,12 @@ async def test_a_call_that_is_cancelled_while_a_form_is_open_runs_nothing(
 
     assert not after.is_error
     assert not (installed.workspace / "made").exists()
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled", "completed"]
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled", "completed"]
 
 
 def modern(id: int, command: str, *, elicits: bool = True, **more: Json) -> JsonObject:
     """A `tools/call` of 2026-07-28, as it stands on the wire."""
-    call = tools_call(id, "Bash", command=command)
+    call = build_tools_call(id, "Bash", command=command)
     params = call["params"]
     assert isinstance(params, dict)
     capabilities: JsonObject = {"elicitation": {"form": {}}} if elicits else {}
@@ -202,7 +210,7 @@ async def exchange(server: RawServer, call: JsonObject) -> dict[str, Any]:
 async def test_a_state_works_once_for_the_call_it_was_given_to(installed: Installation) -> None:
     """Tampered, for other arguments, used before, or left out: nothing of that runs a thing."""
     command, ran = "echo x >> ran", installed.workspace / "ran"
-    async with raw_server(installed) as server:
+    async with start_raw_server(installed) as server:
         asked = await exchange(server, modern(1, command))
         state: str = asked["result"]["requestState"]
         middle = len(state) // 2
@@ -235,14 +243,14 @@ async def test_a_state_works_once_for_the_call_it_was_given_to(installed: Instal
 async def test_without_elicitation_a_person_answers_on_the_command_line(
     installed: Installation, era: Era
 ) -> None:
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         first = await client.call_tool("Bash", TOUCH)
         listed = json.loads(await cli(installed, "--json"))["questions"]
         said = await cli(installed, "answer", listed[0]["id"], "allow")
         second = await client.call_tool("Bash", TOUCH)
         third = await client.call_tool("Bash", TOUCH)
 
-    assert text_of(first) == (
+    assert extract_text(first) == (
         "<tool_use_error>Permission to use Bash was not given: no rule covers this (permission "
         "mode default); this client cannot be asked. The user can answer with `mcp-dispatch "
         f"approvals --state-dir {installed.state}` in a terminal within 10 minutes; make exactly "
@@ -258,14 +266,14 @@ async def test_without_elicitation_a_person_answers_on_the_command_line(
         )
     ]
     assert said == f"{listed[0]['id']}: allowed (once)\n"
-    assert text_of(second) == "yes"
-    assert "this client cannot be asked" in text_of(third)
+    assert extract_text(second) == "yes"
+    assert "this client cannot be asked" in extract_text(third)
 
 
 async def test_a_denial_on_the_command_line_reaches_the_model_with_its_reason(
     installed: Installation,
 ) -> None:
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         await client.call_tool("Bash", TOUCH)
         shown = await cli(installed, "--once")
         id = shown.split()[0]
@@ -277,20 +285,23 @@ async def test_a_denial_on_the_command_line_reaches_the_model_with_its_reason(
     assert shown.endswith(f"  mcp-dispatch approvals answer {id} allow|session|always|deny\n")
     assert said == f"{id}: denied\n"
     assert "no server asks this" in twice
-    assert "the user refused: use make" in text_of(result)
+    assert "the user refused: use make" in extract_text(result)
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_waits_for_an_attached_terminal(installed: Installation, era: Era) -> None:
     results, answers, waited = list[str](), list[str | None](), list[bool]()
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.list_tools()
 
         async def call() -> None:
-            results.append(text_of(await client.call_tool("Bash", TOUCH)))
+            results.append(extract_text(await client.call_tool("Bash", TOUCH)))
 
         with anyio.fail_after(60):
-            async with a_terminal(installed) as watching, a_terminal(installed) as answering:
+            async with (
+                attach_terminal(installed) as watching,
+                attach_terminal(installed) as answering,
+            ):
                 changes = watching.watch()
                 waited += [question.is_call_waiting for question in await anext(changes)]
                 async with anyio.create_task_group() as tasks:
@@ -305,11 +316,11 @@ async def test_a_call_waits_for_an_attached_terminal(installed: Installation, er
     assert waited == [True]
     assert answers[0] is None
     assert answers[1] is not None
-    assert [entry.get("approved") for entry in installed.journal()] == [
+    assert [entry.get("approved") for entry in installed.read_journal()] == [
         {"by": "terminal", "extent": "always"},
         None,
     ]
-    assert (results, text_of(again)) == (["yes"], "yes")
+    assert (results, extract_text(again)) == (["yes"], "yes")
     assert own(installed).exists()
 
 
@@ -318,10 +329,13 @@ async def test_a_cancelled_call_removes_its_question_from_the_terminal(
     installed: Installation, era: Era
 ) -> None:
     ids: list[str] = []
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.list_tools()
         with anyio.fail_after(60):
-            async with a_terminal(installed) as watching, a_terminal(installed) as answering:
+            async with (
+                attach_terminal(installed) as watching,
+                attach_terminal(installed) as answering,
+            ):
                 changes = watching.watch()
                 await anext(changes)
                 async with anyio.create_task_group() as tasks:
@@ -335,40 +349,42 @@ async def test_a_cancelled_call_removes_its_question_from_the_terminal(
     assert withdrawn == []
     assert late == "the question is gone: it was answered, withdrawn or too old"
     assert not (installed.workspace / "made").exists()
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled"]
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled"]
 
 
 async def test_a_command_that_a_model_runs_cannot_answer_questions(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     guest = f"{sys.executable} {GUEST} {installed.state}/run/*.sock"
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         command = await client.call_tool("Bash", {"command": "mcp-dispatch approvals --once"})
-        script = installed.file("answer.sh", guest)
+        script = installed.write_file("answer.sh", guest)
         tried = await client.call_tool("Bash", {"command": f"sh {script.name}"})
         hidden = await client.call_tool(
             "Bash", {"command": f"env -i PATH=$PATH setsid sh {script.name}"}
         )
-        sneaked = installed.file("sneak.sh", f"{sys.executable} -m mcp_dispatch approvals --once")
+        sneaked = installed.write_file(
+            "sneak.sh", f"{sys.executable} -m mcp_dispatch approvals --once"
+        )
         ran = await client.call_tool("Bash", {"command": f"sh {sneaked.name}"})
 
-    assert "the command runs mcp-dispatch itself" in text_of(command)
-    assert '"refused":"it was started by an mcp-dispatch server"' in text_of(tried)
-    assert '"refused":"it was started by an mcp-dispatch server"' in text_of(hidden)
-    assert "`approvals` is for a person" in text_of(ran)
+    assert "the command runs mcp-dispatch itself" in extract_text(command)
+    assert '"refused":"it was started by an mcp-dispatch server"' in extract_text(tried)
+    assert '"refused":"it was started by an mcp-dispatch server"' in extract_text(hidden)
+    assert "`approvals` is for a person" in extract_text(ran)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere an orphan's line is lost")
 async def test_a_detached_command_without_its_environment_mark_is_rejected(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     said = installed.workspace / "said"
     os.mkfifo(said)
     guest = f"{sys.executable} {GUEST} {installed.state}/run/*.sock > {said}"
-    installed.file("leave.sh", f"(setsid env -i sh -c '{guest}' > /dev/null 2>&1 &)")
-    async with installed.client() as client:
+    installed.write_file("leave.sh", f"(setsid env -i sh -c '{guest}' > /dev/null 2>&1 &)")
+    async with installed.open_client() as client:
         left = await client.call_tool("Bash", {"command": "sh leave.sh"})
         with anyio.fail_after(60):
             heard = await anyio.Path(said).read_text(encoding="utf-8")
@@ -378,8 +394,8 @@ async def test_a_detached_command_without_its_environment_mark_is_rejected(
 
 
 async def test_the_questions_of_a_killed_server_disappear(installed: Installation) -> None:
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         await server.call(1, "Bash", command="touch a")
         with anyio.fail_after(60):
             await server.answer(1)
@@ -387,8 +403,8 @@ async def test_the_questions_of_a_killed_server_disappear(installed: Installatio
         server.child.kill()
         await server.child.wait()
     [left] = list_sockets(installed.state / "run")
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         [fresh] = list_sockets(installed.state / "run")
         gone = await cli(installed, "answer", question["id"], "allow", check=False)
 
@@ -400,7 +416,7 @@ async def test_the_questions_of_a_killed_server_disappear(installed: Installatio
 async def test_always_allow_ends_when_the_definition_of_the_tool_changes(
     installed: Installation,
 ) -> None:
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     path = own(installed)
     path.parent.mkdir(parents=True)
     rules = ["mcp__demo__recall", "mcp__demo__roll_dice"]
@@ -414,7 +430,7 @@ async def test_always_allow_ends_when_the_definition_of_the_tool_changes(
         encoding="utf-8",
     )
     person = Person("always allow")
-    async with installed.client(elicitation_callback=person.answer) as client:
+    async with installed.open_client(elicitation_callback=person.answer) as client:
         recalled = await client.call_tool("demo__recall", {})
         rolled = await client.call_tool("demo__roll_dice", {"sides": 6})
         again = await client.call_tool("demo__roll_dice", {"sides": 6})

@@ -167,7 +167,7 @@ ROWS: dict[str, tuple[str, ...]] = {
 }
 
 
-def names_in(file: str) -> set[str]:
+def list_test_names(file: str) -> set[str]:
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     return {node.name for node in ast.walk(tree) if isinstance(node, functions)}
@@ -178,7 +178,7 @@ def test_every_test_that_a_row_names_exists(row: str) -> None:
     named = [test.split("::") for test in ROWS[row]]
 
     assert named
-    assert [[file, test] for file, test in named if test not in names_in(file)] == []
+    assert [[file, test] for file, test in named if test not in list_test_names(file)] == []
 
 
 def test_every_row_of_these_areas_has_a_test(data_dir: Path) -> None:

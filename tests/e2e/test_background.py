@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.client import ERAS, Era, Installation, extract_text
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 
@@ -26,7 +26,7 @@ def told(text: str) -> tuple[str, str]:
 async def read_until(client: Client, path: str, wanted: str) -> str:
     with anyio.fail_after(20):
         while True:
-            text = text_of(await client.call_tool("Read", {"file_path": path}))
+            text = extract_text(await client.call_tool("Read", {"file_path": path}))
             if wanted in text:
                 return text
 
@@ -34,21 +34,21 @@ async def read_until(client: Client, path: str, wanted: str) -> str:
 async def test_a_background_command_is_read_while_it_runs_and_stopped(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     command = "echo begun; echo $$ > pid; sleep 612"
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         started = await client.call_tool("Bash", {"command": command, "run_in_background": True})
-        task, path = told(text_of(started))
+        task, path = told(extract_text(started))
         await read_until(client, path, "begun")
         stopped = await client.call_tool("TaskStop", {"task_id": task})
         again = await client.call_tool("KillShell", {"shell_id": task})
 
     pid = (installed.workspace / "pid").read_text(encoding="utf-8").strip()
-    assert not stopped.is_error, text_of(stopped)
+    assert not stopped.is_error, extract_text(stopped)
     assert again.is_error
     assert not Path(f"/proc/{pid}").exists()
-    assert [entry["tool"] for entry in installed.journal() if entry["tool"] != "Read"] == [
+    assert [entry["tool"] for entry in installed.read_journal() if entry["tool"] != "Read"] == [
         *("Bash", "TaskStop", "TaskStop"),
     ]
 
@@ -56,14 +56,14 @@ async def test_a_background_command_is_read_while_it_runs_and_stopped(
 async def test_a_command_over_its_timeout_continues_in_the_background(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     (installed.workspace / "go").touch()
     command = "echo first; tail -f go; echo last"
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         moved = await client.call_tool("Bash", {"command": command, "timeout": 300})
-        assert "moved to the background" in text_of(moved), text_of(moved)
-        task, path = told(text_of(moved).split("moved to the background")[1])
+        assert "moved to the background" in extract_text(moved), extract_text(moved)
+        task, path = told(extract_text(moved).split("moved to the background")[1])
         seen = await read_until(client, path, "first")
         stopped = await client.call_tool("TaskStop", {"task_id": task})
 

@@ -11,7 +11,15 @@ from mcp_types import ElicitResult
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import encode
-from tests.support.client import BUILT_INS, ERAS, Era, Installation, raw_server, text_of, tools_call
+from tests.support.client import (
+    BUILT_INS,
+    ERAS,
+    Era,
+    Installation,
+    build_tools_call,
+    extract_text,
+    start_raw_server,
+)
 from tests.support.paths import UPSTREAMS
 
 RAW = str(UPSTREAMS / "raw.py")
@@ -34,9 +42,9 @@ class Person:
 async def test_the_list_has_built_ins_first_and_upstream_tools_after(
     installed: Installation, era: Era
 ) -> None:
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         listed = await client.list_tools()
 
     assert [tool.name for tool in listed.tools] == [
@@ -47,10 +55,10 @@ async def test_the_list_has_built_ins_first_and_upstream_tools_after(
 
 
 async def test_a_file_is_read_edited_and_written(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Edit(./**)"])
-    path = installed.file("notes.txt", "one\r\ntwo\r\n")
+    installed.add_rules(allow=["Edit(./**)"])
+    path = installed.write_file("notes.txt", "one\r\ntwo\r\n")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         read = await client.call_tool("Read", {"file_path": "notes.txt"})
         edited = await client.call_tool(
             "Edit", {"file_path": "notes.txt", "old_string": "two", "new_string": "2"}
@@ -59,8 +67,8 @@ async def test_a_file_is_read_edited_and_written(installed: Installation, era: E
             "Write", {"file_path": "sub/new.txt", "content": "fresh\n"}
         )
 
-    assert text_of(read) == "     1\tone\n     2\ttwo"
-    assert "-two\n+2" in text_of(edited)
+    assert extract_text(read) == "     1\tone\n     2\ttwo"
+    assert "-two\n+2" in extract_text(edited)
     assert path.read_bytes() == b"one\r\n2\r\n"
     assert not written.is_error
     assert (installed.workspace / "sub/new.txt").read_text(encoding="utf-8") == "fresh\n"
@@ -69,14 +77,14 @@ async def test_a_file_is_read_edited_and_written(installed: Installation, era: E
 async def test_a_file_that_was_not_read_is_not_overwritten(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Edit(./**)"])
-    path = installed.file("a.txt", "mine")
+    installed.add_rules(allow=["Edit(./**)"])
+    path = installed.write_file("a.txt", "mine")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         refused = await client.call_tool("Write", {"file_path": "a.txt", "content": "theirs"})
 
     assert refused.is_error
-    assert text_of(refused) == (
+    assert extract_text(refused) == (
         "<tool_use_error>File has not been read yet. "
         "Read it first before writing to it.</tool_use_error>"
     )
@@ -86,41 +94,41 @@ async def test_a_file_that_was_not_read_is_not_overwritten(
 async def test_a_command_runs_in_the_directory_that_the_last_one_changed_to(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Bash"])
-    installed.file("sub/x", "")
+    installed.add_rules(allow=["Bash"])
+    installed.write_file("sub/x", "")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         first = await client.call_tool("Bash", {"command": "echo out; echo err >&2; cd sub"})
         second = await client.call_tool("Bash", {"command": "ls"})
         third = await client.call_tool("Bash", {"command": "exit 3"})
 
-    assert (text_of(first), text_of(second)) == ("out\nerr", "x")
+    assert (extract_text(first), extract_text(second)) == ("out\nerr", "x")
     assert third.is_error
-    assert text_of(third).startswith("Exit code 3")
+    assert extract_text(third).startswith("Exit code 3")
 
 
 async def test_an_upstream_tool_is_called_with_progress(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_rules(allow=["mcp__demo"])
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         result = await client.call_tool("demo__count_slowly", {"to": 2}, progress_callback=note)
 
-    assert text_of(result) == "Counted to 2."
+    assert extract_text(result) == "Counted to 2."
     assert seen == [(1, 2, "counted to 1"), (2, 2, "counted to 2")]
 
 
 async def test_a_protocol_error_of_an_upstream_is_returned_unchanged(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["mcp__raw"])
-    installed.upstream("raw", sys.executable, RAW)
+    installed.add_rules(allow=["mcp__raw"])
+    installed.add_upstream("raw", sys.executable, RAW)
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool(
                 "raw__fail", {"code": -32042, "message": "not like this", "data": {"why": [None]}}
@@ -133,11 +141,11 @@ async def test_a_protocol_error_of_an_upstream_is_returned_unchanged(
 async def test_an_unknown_tool_is_answered_with_the_nearest_names(
     installed: Installation, era: Era
 ) -> None:
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         result = await client.call_tool("Raed", {})
 
     assert result.is_error
-    assert text_of(result) == (
+    assert extract_text(result) == (
         "<tool_use_error>No such tool available: 'Raed'; did you mean Read?</tool_use_error>"
     )
 
@@ -145,36 +153,36 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_names(
 async def test_invalid_arguments_are_reported_with_their_paths_and_nothing_runs(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_rules(allow=["mcp__demo"])
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         own = await client.call_tool("Read", {"file_path": 7})
         theirs = await client.call_tool("demo__remember", {"note": ""})
         notes = await client.call_tool("demo__recall", {})
 
-    assert text_of(own) == (
+    assert extract_text(own) == (
         "<tool_use_error>InputValidationError: the arguments of Read have 1 problem; "
         "correct and call again:\n- file_path: expected string, got 7</tool_use_error>"
     )
     assert theirs.is_error
-    assert text_of(notes) == "No notes yet. Make one with remember."
+    assert extract_text(notes) == "No notes yet. Make one with remember."
 
 
 async def test_a_denied_call_names_the_rule_and_its_line(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Bash"], deny=["Bash(rm:*)", "Read(./.env)"])
-    kept = installed.file(".env", "SECRET=1")
+    installed.add_rules(allow=["Bash"], deny=["Bash(rm:*)", "Read(./.env)"])
+    kept = installed.write_file(".env", "SECRET=1")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         removed = await client.call_tool("Bash", {"command": "echo ok && rm .env"})
         read = await client.call_tool("Read", {"file_path": ".env"})
 
     settings = installed.folder / "settings-0.json"
-    assert text_of(removed) == (
+    assert extract_text(removed) == (
         "<tool_use_error>Permission to use Bash has been denied: a deny rule forbids it "
         f"(Bash(rm:*) in {settings}:7).</tool_use_error>"
     )
-    assert text_of(read) == (
+    assert extract_text(read) == (
         "<tool_use_error>Permission to use Read has been denied: a deny rule forbids it "
         f"(Read(./.env) in {settings}:8).</tool_use_error>"
     )
@@ -184,24 +192,24 @@ async def test_a_denied_call_names_the_rule_and_its_line(installed: Installation
 async def test_a_tool_denied_by_its_bare_name_is_not_listed(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(deny=["Bash"])
+    installed.add_rules(deny=["Bash"])
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         listed = await client.list_tools()
         called = await client.call_tool("Bash", {"command": "ls"})
 
     assert [tool.name for tool in listed.tools] == [name for name in BUILT_INS if name != "Bash"]
-    assert "a deny rule forbids it (Bash in " in text_of(called)
+    assert "a deny rule forbids it (Bash in " in extract_text(called)
 
 
 async def test_a_call_runs_once_after_a_person_allows_it(installed: Installation, era: Era) -> None:
     person = Person(decision="allow once")
 
-    async with installed.client(era, elicitation_callback=person.answer) as client:
+    async with installed.open_client(era, elicitation_callback=person.answer) as client:
         first = await client.call_tool("Bash", {"command": "touch made && echo yes"})
         second = await client.call_tool("Bash", {"command": "touch made && echo yes"})
 
-    assert (text_of(first), text_of(second)) == ("yes", "yes")
+    assert (extract_text(first), extract_text(second)) == ("yes", "yes")
     assert len(person.asked) == 2
     assert person.asked[0].startswith(
         "Allow Bash?\n\ncommand: touch made && echo yes\n\nAsked because: "
@@ -213,11 +221,11 @@ async def test_a_denial_by_a_person_reaches_the_model_with_its_reason(
 ) -> None:
     person = Person(decision="deny", reason="use make")
 
-    async with installed.client(era, elicitation_callback=person.answer) as client:
+    async with installed.open_client(era, elicitation_callback=person.answer) as client:
         result = await client.call_tool("Bash", {"command": "touch ran"})
 
     assert result.is_error
-    assert "the user refused: use make" in text_of(result)
+    assert "the user refused: use make" in extract_text(result)
     assert not (installed.workspace / "ran").exists()
 
 
@@ -226,7 +234,7 @@ async def test_a_form_that_is_declined_or_dismissed_denies(
 ) -> None:
     for action in ("decline", "cancel"):
         person = Person(action)
-        async with installed.client(era, elicitation_callback=person.answer) as client:
+        async with installed.open_client(era, elicitation_callback=person.answer) as client:
             result = await client.call_tool("Bash", {"command": "touch ran"})
 
         assert result.is_error
@@ -236,33 +244,33 @@ async def test_a_form_that_is_declined_or_dismissed_denies(
 async def test_without_a_person_to_ask_the_denial_names_the_rule_that_would_allow_the_call(
     installed: Installation, era: Era
 ) -> None:
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         result = await client.call_tool("Bash", {"command": "npm test"})
 
     assert result.is_error
-    assert '"allow": ["Bash(npm test:*)"]' in text_of(result)
-    assert "this client cannot be asked" in text_of(result)
+    assert '"allow": ["Bash(npm test:*)"]' in extract_text(result)
+    assert "this client cannot be asked" in extract_text(result)
 
 
 async def test_an_ask_rule_is_not_covered_by_the_client_fallback(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(ask=["Bash(touch:*)"]).flags("--ask-fallback", "client")
+    installed.add_rules(ask=["Bash(touch:*)"]).add_flags("--ask-fallback", "client")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         soft = await client.call_tool("Bash", {"command": "mkdir fine && echo fine"})
         hard = await client.call_tool("Bash", {"command": "touch ran"})
 
-    assert text_of(soft) == "fine"
-    assert "--ask-fallback client does not cover" in text_of(hard)
+    assert extract_text(soft) == "fine"
+    assert "--ask-fallback client does not cover" in extract_text(hard)
     assert not (installed.workspace / "ran").exists()
 
 
 async def test_a_ten_megabyte_argument_arrives_whole(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Edit(./**)"])
+    installed.add_rules(allow=["Edit(./**)"])
     content = "0123456789" * 1_000_000
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         result = await client.call_tool("Write", {"file_path": "big", "content": content})
 
     assert not result.is_error
@@ -270,13 +278,13 @@ async def test_a_ten_megabyte_argument_arrives_whole(installed: Installation, er
 
 
 async def test_a_cancelled_call_stops_what_it_started(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     started = anyio.Event()
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         started.set()
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         async with anyio.create_task_group() as tasks:
             with anyio.CancelScope() as scope:
 
@@ -294,21 +302,23 @@ async def test_a_cancelled_call_stops_what_it_started(installed: Installation, e
         after = await client.call_tool("Bash", {"command": "echo next"})
 
     pid = (installed.workspace / "pid").read_text(encoding="utf-8").strip()
-    assert text_of(after) == "next"
+    assert extract_text(after) == "next"
     assert not Path(f"/proc/{pid}").exists()
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled", "completed"]
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled", "completed"]
 
 
 async def test_every_outcome_is_in_the_journal(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Bash(echo:*)"], deny=["Bash(rm:*)"])
+    installed.add_rules(allow=["Bash(echo:*)"], deny=["Bash(rm:*)"])
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.call_tool("Bash", {"command": "echo hi"})
         await client.call_tool("Bash", {"command": "rm x"})
         await client.call_tool("Bash", {})
         await client.call_tool("Nope", {})
 
-    told = [(entry["tool"], entry["outcome"], entry.get("by")) for entry in installed.journal()]
+    told = [
+        (entry["tool"], entry["outcome"], entry.get("by")) for entry in installed.read_journal()
+    ]
     assert told == [
         ("Bash", "completed", None),
         ("Bash", "refused", "permission"),
@@ -321,10 +331,10 @@ async def test_a_secret_in_the_arguments_does_not_reach_the_journal(
     installed: Installation, era: Era
 ) -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 4
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.call_tool("Bash", {"command": f"curl -H 'Authorization: Bearer {secret}' x"})
 
-    assert installed.journal()
+    assert installed.read_journal()
     files = (installed.state / "journal").iterdir()
     assert all(secret not in file.read_text(encoding="utf-8") for file in files)
 
@@ -332,8 +342,8 @@ async def test_a_secret_in_the_arguments_does_not_reach_the_journal(
 async def test_results_of_an_upstream_are_passed_on_unchanged(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["mcp__raw"])
-    installed.upstream("raw", sys.executable, RAW)
+    installed.add_rules(allow=["mcp__raw"])
+    installed.add_upstream("raw", sys.executable, RAW)
     meta: JsonObject = {}
     if era != "legacy":
         meta = {
@@ -342,10 +352,10 @@ async def test_results_of_an_upstream_are_passed_on_unchanged(
             "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
         }
 
-    async with raw_server(installed) as server:
+    async with start_raw_server(installed) as server:
         if era == "legacy":
-            await server.greet()
-        call = tools_call(1, "raw__vendor")
+            await server.handshake()
+        call = build_tools_call(1, "raw__vendor")
         params = call["params"]
         assert isinstance(params, dict)
         params["_meta"] = meta

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.client import Installation
 from tests.support.demo_upstream import ALWAYS, DEMO
-from tests.support.messages_api import MessagesApi, messages_api, says, uses
+from tests.support.messages_api import MessagesApi, says, serve_messages_api, uses
 from tests.support.paths import ROOT
 
 VERSION = "2.1.197"
@@ -114,14 +114,14 @@ def text_of(result: dict[str, Any]) -> str:
 def test_claude_code_calls_a_found_tool_in_the_next_turn(
     claude: str, installed: Installation
 ) -> None:
-    installed.settings(ALWAYS).rules(allow=["mcp__demo"]).upstream("demo", *DEMO)
+    installed.add_settings(ALWAYS).add_rules(allow=["mcp__demo"]).add_upstream("demo", *DEMO)
     script = [
         uses(f"{PREFIX}tool_search", query="throw dice", max_results=1),
         uses(f"{PREFIX}demo__roll_dice", sides=6, count=2),
         says("Two dice were rolled."),
     ]
 
-    with messages_api(script) as (api, address):
+    with serve_messages_api(script) as (api, address):
         answer = ask(claude, installed, address)
 
     assert answer["result"] == "Two dice were rolled."
@@ -131,7 +131,7 @@ def test_claude_code_calls_a_found_tool_in_the_next_turn(
     assert "call them by their names" in text_of(found)
     assert not rolled.get("is_error")
     assert len(json.loads(text_of(rolled))["rolls"]) == 2
-    told = [(entry["tool"], entry["outcome"]) for entry in installed.journal()]
+    told = [(entry["tool"], entry["outcome"]) for entry in installed.read_journal()]
     assert told == [("tool_search", "completed"), ("mcp__demo__roll_dice", "completed")]
     assert told_in_advance(api)
     assert api.elsewhere == []

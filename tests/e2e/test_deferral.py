@@ -15,12 +15,12 @@ from tests.support.client import (
     Era,
     Installation,
     RawServer,
-    raw_server,
-    text_in,
-    text_of,
+    extract_raw_text,
+    extract_text,
+    start_raw_server,
 )
 from tests.support.demo_upstream import ALWAYS, DEMO, RAW, listed_bytes
-from tests.support.http_server_process import serving
+from tests.support.http_server_process import start_http_server
 
 FIRST = [*BUILT_INS, "call_tool", "tool_search"]
 THROUGH_CALL_TOOL = 'Call them through call_tool: {"name": …, "arguments": {…}}.'
@@ -30,7 +30,7 @@ BY_NAME = "They are in your list of tools now: call them by their names."
 @pytest.fixture
 def deferring(installed: Installation) -> Installation:
     """The demo's tools behind the search, all of them allowed."""
-    return installed.settings(ALWAYS).rules(allow=["mcp__demo"]).upstream("demo", *DEMO)
+    return installed.add_settings(ALWAYS).add_rules(allow=["mcp__demo"]).add_upstream("demo", *DEMO)
 
 
 def names(listed: Any) -> list[str]:
@@ -41,7 +41,7 @@ def names(listed: Any) -> list[str]:
 async def test_a_deferred_tool_is_found_and_called_in_every_way(
     deferring: Installation, era: Era
 ) -> None:
-    async with deferring.client(era) as client:
+    async with deferring.open_client(era) as client:
         before = await client.list_tools()
         guessed = await client.call_tool("demo__roll_dice", {"sides": "six"})
         found = await client.call_tool("tool_search", {"query": "throw dice", "max_results": 1})
@@ -57,16 +57,18 @@ async def test_a_deferred_tool_is_found_and_called_in_every_way(
     assert found.structured_content is not None
     assert [tool["name"] for tool in found.structured_content["tools"]] == ["demo__roll_dice"]
     assert found.structured_content["total"] == 4
-    assert '"name": "demo__roll_dice", "parameters": {"type": "object"' in text_of(found)
+    assert '"name": "demo__roll_dice", "parameters": {"type": "object"' in extract_text(found)
     # Since 2026-07-28 a list must not change because of a call.
     assert names(after) == (FIRST if era != "legacy" else [*FIRST, "demo__roll_dice"])
     assert enveloped.structured_content is not None
     assert len(enveloped.structured_content["rolls"]) == 3
-    assert text_of(own_name) == text_of(rule_name) == "No notes yet. Make one with remember."
+    assert (
+        extract_text(own_name) == extract_text(rule_name) == "No notes yet. Make one with remember."
+    )
     hint = 'Its schema was not loaded yet: call tool_search with "select:demo__roll_dice" first.'
-    assert hint in text_of(guessed)
-    assert hint not in text_of(wrong)
-    told = [(entry["tool"], entry.get("through")) for entry in deferring.journal()]
+    assert hint in extract_text(guessed)
+    assert hint not in extract_text(wrong)
+    told = [(entry["tool"], entry.get("through")) for entry in deferring.read_journal()]
     assert told == [
         ("mcp__demo__roll_dice", None),
         ("tool_search", None),
@@ -87,7 +89,7 @@ async def activated(server: RawServer, query: str, lists: list[list[str]] | None
         elif message.get("id") == "again" and lists is not None:
             lists.append(tool_names(message))
         elif message.get("id") == query:
-            return text_in(message)
+            return extract_raw_text(message)
 
 
 def tool_names(message: JsonObject) -> list[str]:
@@ -102,8 +104,8 @@ async def test_a_client_that_follows_list_changed_has_the_tool_before_the_result
     deferring: Installation,
 ) -> None:
     lists: list[list[str]] = []
-    async with raw_server(deferring) as server:
-        await server.greet()
+    async with start_raw_server(deferring) as server:
+        await server.handshake()
         with anyio.fail_after(60):
             before = await listed_bytes(server, "first")
             found = await activated(server, "select:demo__remember", lists)
@@ -120,8 +122,8 @@ async def test_a_client_that_follows_list_changed_has_the_tool_before_the_result
 async def test_the_server_waits_once_for_a_client_that_ignores_list_changed_and_suggests_call_tool(
     deferring: Installation,
 ) -> None:
-    async with raw_server(deferring) as server:
-        await server.greet()
+    async with start_raw_server(deferring) as server:
+        await server.handshake()
         with anyio.fail_after(60):
             await listed_bytes(server, "list")
             answers: list[str] = []
@@ -129,10 +131,10 @@ async def test_the_server_waits_once_for_a_client_that_ignores_list_changed_and_
             for query in ("select:demo__remember", "select:demo__recall"):
                 started = anyio.current_time()
                 await server.call(query, "tool_search", query=query)
-                answers.append(text_in(await server.answer(query)))
+                answers.append(extract_raw_text(await server.answer(query)))
                 waits.append(anyio.current_time() - started)
             await server.call("c", "call_tool", name="demo__remember", arguments={"note": "x"})
-            noted = text_in(await server.answer("c"))
+            noted = extract_raw_text(await server.answer("c"))
 
     assert [answer.endswith(THROUGH_CALL_TOOL) for answer in answers] == [True, True]
     assert waits[0] >= 0.45
@@ -154,18 +156,18 @@ class Person:
 async def test_rules_hooks_and_questions_apply_to_the_call_inside_call_tool(
     installed: Installation, era: Era
 ) -> None:
-    installed.upstream("demo", *DEMO).settings(ALWAYS)
-    installed.rules(deny=["mcp__demo__recall", "Bash(rm:*)"], ask=["mcp__demo__remember"])
+    installed.add_upstream("demo", *DEMO).add_settings(ALWAYS)
+    installed.add_rules(deny=["mcp__demo__recall", "Bash(rm:*)"], ask=["mcp__demo__remember"])
     hook = 'import json,sys; h=json.load(sys.stdin); open("told","a").write(h["tool_name"]+"\\n")'
     command = f"{sys.executable} -c '{hook}'"
     matched = {"matcher": "mcp__demo__.*", "hooks": [{"type": "command", "command": command}]}
-    installed.settings({"hooks": {"PreToolUse": [matched]}})
+    installed.add_settings({"hooks": {"PreToolUse": [matched]}})
     person = Person("allow once")
 
     def within(tool: str, **arguments: Json) -> tuple[str, dict[str, Any]]:
         return "call_tool", {"name": tool, "arguments": arguments}
 
-    async with installed.client(era, elicitation_callback=person.answer) as client:
+    async with installed.open_client(era, elicitation_callback=person.answer) as client:
         found = await client.call_tool(
             "tool_search", {"query": "select:demo__recall,demo__remember"}
         )
@@ -180,14 +182,14 @@ async def test_rules_hooks_and_questions_apply_to_the_call_inside_call_tool(
     # What a bare deny takes away is not found either.
     assert found.structured_content is not None
     assert [tool["name"] for tool in found.structured_content["tools"]] == ["demo__remember"]
-    assert "Permission to use mcp__demo__recall has been denied" in text_of(denied)
-    assert "Permission to use Bash has been denied" in text_of(removed)
-    assert text_of(asked) == "Noted. 1 note(s) so far."
+    assert "Permission to use mcp__demo__recall has been denied" in extract_text(denied)
+    assert "Permission to use Bash has been denied" in extract_text(removed)
+    assert extract_text(asked) == "Noted. 1 note(s) so far."
     assert [message.splitlines()[0] for message in person.asked] == ["Allow mcp__demo__remember?"]
-    assert "the arguments of demo__remember have 1 problem" in text_of(invalid)
-    assert "call_tool cannot call itself" in text_of(nested)
-    assert "the arguments of call_tool have 1 problem" in text_of(torn)
-    assert "'demo__rember'; did you mean demo__remember" in text_of(unknown)
+    assert "the arguments of demo__remember have 1 problem" in extract_text(invalid)
+    assert "call_tool cannot call itself" in extract_text(nested)
+    assert "the arguments of call_tool have 1 problem" in extract_text(torn)
+    assert "'demo__rember'; did you mean demo__remember" in extract_text(unknown)
     told = (installed.workspace / "told").read_text(encoding="utf-8").split()
     assert told == ["mcp__demo__recall", "mcp__demo__remember"]
 
@@ -195,24 +197,26 @@ async def test_rules_hooks_and_questions_apply_to_the_call_inside_call_tool(
 async def test_a_confirmation_by_the_client_does_not_cover_a_call_inside_call_tool(
     installed: Installation,
 ) -> None:
-    installed.settings(ALWAYS).upstream("demo", *DEMO).flags("--ask-fallback", "client")
+    installed.add_settings(ALWAYS).add_upstream("demo", *DEMO).add_flags("--ask-fallback", "client")
 
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         direct = await client.call_tool("demo__recall", {})
         enveloped = await client.call_tool("call_tool", {"name": "demo__recall"})
 
     assert not direct.is_error
     assert enveloped.is_error
-    assert "--ask-fallback client does not cover a call through call_tool" in text_of(enveloped)
+    assert "--ask-fallback client does not cover a call through call_tool" in extract_text(
+        enveloped
+    )
 
 
 async def test_denying_call_tool_disables_it_and_denying_tool_search_lists_all_tools(
     installed: Installation,
 ) -> None:
-    installed.settings(ALWAYS).upstream("demo", *DEMO)
-    installed.rules(allow=["mcp__demo"], deny=["call_tool", "tool_search"])
+    installed.add_settings(ALWAYS).add_upstream("demo", *DEMO)
+    installed.add_rules(allow=["mcp__demo"], deny=["call_tool", "tool_search"])
 
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         listed = await client.list_tools()
         denied = await client.call_tool("call_tool", {"name": "demo__recall"})
 
@@ -220,7 +224,7 @@ async def test_denying_call_tool_disables_it_and_denying_tool_search_lists_all_t
         *BUILT_INS,
         *("demo__count_slowly", "demo__recall", "demo__remember", "demo__roll_dice"),
     ]
-    assert "Permission to use call_tool has been denied: a deny rule" in text_of(denied)
+    assert "Permission to use call_tool has been denied: a deny rule" in extract_text(denied)
 
 
 async def list_until(server: RawServer, wanted: Sequence[str]) -> None:
@@ -239,11 +243,11 @@ async def list_until(server: RawServer, wanted: Sequence[str]) -> None:
 async def test_a_removed_or_renamed_tool_disappears_from_list_search_and_calls(
     installed: Installation,
 ) -> None:
-    installed.settings(ALWAYS).rules(allow=["mcp__raw"])
-    installed.upstream("raw", sys.executable, RAW, "--extra", "plough", "sow", "reap")
+    installed.add_settings(ALWAYS).add_rules(allow=["mcp__raw"])
+    installed.add_upstream("raw", sys.executable, RAW, "--extra", "plough", "sow", "reap")
 
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         with anyio.fail_after(60):
             await listed_bytes(server, "list")
             await activated(server, "select:raw__plough,raw__sow,raw__reap")
@@ -253,7 +257,7 @@ async def test_a_removed_or_renamed_tool_disappears_from_list_search_and_calls(
             await server.answer("swap")
             await list_until(server, ["raw__plough", "raw__reap"])
             await server.call("gone", "call_tool", name="raw__sow")
-            gone = text_in(await server.answer("gone"))
+            gone = extract_raw_text(await server.answer("gone"))
             selected = await activated(server, "select:raw__sow")
             renamed = await activated(server, "select:raw__seed")
             await list_until(server, ["raw__plough", "raw__reap", "raw__seed"])
@@ -277,11 +281,11 @@ async def test_a_removed_or_renamed_tool_disappears_from_list_search_and_calls(
 async def test_no_spelling_of_a_denied_name_finds_activates_or_calls_it(
     deferring: Installation,
 ) -> None:
-    deferring.rules(deny=["mcp__demo__recall"])
+    deferring.add_rules(deny=["mcp__demo__recall"])
     spellings = ["demo__recall", "mcp__demo__recall", "DEMO__RECALL", "demo__rec\u0430ll", "recall"]
     queries = [f"select:{name}" for name in spellings] + ["recall the notes"]
 
-    async with deferring.client() as client:
+    async with deferring.open_client() as client:
         await client.list_tools()
         found = [await client.call_tool("tool_search", {"query": query}) for query in queries]
         chosen = await client.call_tool(
@@ -293,18 +297,18 @@ async def test_no_spelling_of_a_denied_name_finds_activates_or_calls_it(
         enveloped = await client.call_tool("call_tool", {"name": "demo__recall"})
 
     for result in [*found, chosen]:
-        assert '"name": "demo__recall"' not in text_of(result)
+        assert '"name": "demo__recall"' not in extract_text(result)
     assert "demo__roll_dice" in names(listed)
     assert "demo__recall" not in names(listed)
-    assert "Permission to use mcp__demo__recall has been denied" in text_of(first)
-    assert text_of(first) == text_of(second) == text_of(enveloped)
+    assert "Permission to use mcp__demo__recall has been denied" in extract_text(first)
+    assert extract_text(first) == extract_text(second) == extract_text(enveloped)
 
 
 async def test_two_sessions_activate_different_tools(installed: Installation) -> None:
-    installed.settings(ALWAYS).upstream("demo", *DEMO)
+    installed.add_settings(ALWAYS).add_upstream("demo", *DEMO)
 
     async with (
-        serving(installed) as server,
+        start_http_server(installed) as server,
         server.client("legacy") as one,
         server.client("legacy") as other,
         server.client("2026-07-28") as modern,
@@ -322,11 +326,11 @@ async def test_two_sessions_activate_different_tools(installed: Installation) ->
 async def test_a_search_waits_for_a_server_that_connects_and_names_one_that_fails(
     installed: Installation,
 ) -> None:
-    installed.settings(ALWAYS).upstream("demo", *DEMO)
-    installed.upstream("broken", sys.executable, RAW, "--exit", "3")
-    installed.upstream("mute", sys.executable, RAW, "--mute")
+    installed.add_settings(ALWAYS).add_upstream("demo", *DEMO)
+    installed.add_upstream("broken", sys.executable, RAW, "--exit", "3")
+    installed.add_upstream("mute", sys.executable, RAW, "--mute")
 
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         instructions = client.instructions
         # Asked at once, before anything has come up.
         found = await client.call_tool("tool_search", {"query": "roll dice"})
@@ -335,8 +339,8 @@ async def test_a_search_waits_for_a_server_that_connects_and_names_one_that_fail
     assert structured is not None
     assert structured["tools"][0]["name"] == "demo__roll_dice"
     assert (structured["connecting"], structured["failed"]) == (["mute"], ["broken"])
-    assert "Still connecting, not searched: mute." in text_of(found)
-    assert "Not available: broken " in text_of(found)
+    assert "Still connecting, not searched: mute." in extract_text(found)
+    assert "Not available: broken " in extract_text(found)
     assert instructions is not None
     assert "are found with tool_search:\n" in instructions
     assert {"- demo", "- broken", "- mute"} <= set(instructions.splitlines())
@@ -346,27 +350,27 @@ async def test_a_search_waits_for_a_server_that_connects_and_names_one_that_fail
 async def test_a_static_list_in_auto_mode_has_the_tools_and_the_search(
     installed: Installation, era: Era
 ) -> None:
-    installed.upstream("demo", *DEMO)
+    installed.add_upstream("demo", *DEMO)
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         listed = await client.list_tools()
         found = await client.call_tool("tool_search", {"query": "roll dice"})
         again = await client.list_tools()
 
     loaded = ["demo__count_slowly", "demo__recall", "demo__remember", "demo__roll_dice"]
     assert names(listed) == names(again) == [*FIRST, *loaded]
-    assert text_of(found).endswith(BY_NAME)
+    assert extract_text(found).endswith(BY_NAME)
 
 
 async def test_mode_never_offers_neither_tool_search_nor_call_tool(installed: Installation) -> None:
-    installed.settings({"dispatch": {"toolSearch": {"mode": "never", "maxTools": 0}}})
-    installed.upstream("demo", *DEMO)
+    installed.add_settings({"dispatch": {"toolSearch": {"mode": "never", "maxTools": 0}}})
+    installed.add_upstream("demo", *DEMO)
 
-    async with installed.client() as client:
+    async with installed.open_client() as client:
         listed = await client.list_tools()
         called = await client.call_tool("call_tool", {"name": "demo__recall"})
 
     assert "call_tool" not in names(listed)
     assert "tool_search" not in names(listed)
     assert "demo__recall" in names(listed)
-    assert "No such tool available: 'call_tool'" in text_of(called)
+    assert "No such tool available: 'call_tool'" in extract_text(called)

@@ -37,7 +37,7 @@ def upgraded(installed: Installation) -> Installation:
 def test_a_settings_file_still_decides_the_same(
     installed: Installation, command: str, decision: str
 ) -> None:
-    installed.flags("--settings", str(FILES / "settings.json"))
+    installed.add_flags("--settings", str(FILES / "settings.json"))
 
     done = installed.run("explain", "--json", "Bash", json.dumps({"command": command}))
 
@@ -65,7 +65,7 @@ def test_a_trust_record_is_found_and_read(upgraded: Installation) -> None:
 
 
 def test_a_cached_tool_list_is_used_without_starting_the_server(upgraded: Installation) -> None:
-    upgraded.flags("--mcp-config", str(FILES / "servers.json"))
+    upgraded.add_flags("--mcp-config", str(FILES / "servers.json"))
 
     states = _list_states(upgraded)
 
@@ -78,8 +78,8 @@ def test_a_cached_tool_list_is_used_without_starting_the_server(upgraded: Instal
 
 
 def test_activated_tools_are_found_in_a_journal(upgraded: Installation) -> None:
-    upgraded.settings({"dispatch": {"toolSearch": {"mode": "always"}}})
-    upgraded.flags("--mcp-config", str(FILES / "servers.json"))
+    upgraded.add_settings({"dispatch": {"toolSearch": {"mode": "always"}}})
+    upgraded.add_flags("--mcp-config", str(FILES / "servers.json"))
     for journal in (upgraded.state / "journal").iterdir():
         day, _, rest = journal.name.partition("-18-")
         running = f"{day}-18-{os.getpid()}-{rest.partition('-')[2]}"
@@ -89,11 +89,11 @@ def test_activated_tools_are_found_in_a_journal(upgraded: Installation) -> None:
 
 
 def test_a_journal_line_has_the_fields_it_had(installed: Installation) -> None:
-    installed.rules(allow=["Bash(seq:*)"])
+    installed.add_rules(allow=["Bash(seq:*)"])
     installed.run("call", "Bash", json.dumps({"command": "seq 1 20000"}))
     installed.run("call", "Read", json.dumps({"file_path": "/etc/hostname"}))
 
-    assert _fields(installed.state) == _fields(FILES / "state")
+    assert _list_fields(installed.state) == _list_fields(FILES / "state")
 
 
 def _list_states(installed: Installation) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _list_states(installed: Installation) -> dict[str, str]:
     return {tool["name"]: tool["state"] for tool in tools}
 
 
-def _fields(state: Path) -> dict[str, set[str]]:
+def _list_fields(state: Path) -> dict[str, set[str]]:
     """Return the keys of each kind of journal line, for calls of Bash and Read."""
     lines = [
         json.loads(line)

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from mcp_dispatch.model.json import JsonObject
-from tests.support.client import ERAS, Era, Installation, text_of
-from tests.support.http_server_process import open_session, serving
+from tests.support.client import ERAS, Era, Installation, extract_text
+from tests.support.http_server_process import open_session, start_http_server
 
 DEMO = (sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
@@ -29,7 +29,7 @@ async def test_session_hooks_run_from_the_first_call_to_the_end(
         "tool": "remember",
         "input": {"note": "ran ${tool_input.command}"},
     }
-    installed.upstream("demo", *DEMO).settings(
+    installed.add_upstream("demo", *DEMO).add_settings(
         {
             "permissions": {"allow": ["mcp__demo__recall"]},
             "hooks": {
@@ -49,28 +49,30 @@ async def test_session_hooks_run_from_the_first_call_to_the_end(
         }
     )
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.list_tools()
         first = await client.call_tool("Bash", {"command": "echo one"})
         pushed = await client.call_tool("Bash", {"command": "echo two && git push"})
         recalled = await client.call_tool("demo__recall", {})
 
-    assert "SessionStart:startup hook additional context: the session has begun" in text_of(first)
-    assert "hook blocking error" in text_of(first)
+    assert "SessionStart:startup hook additional context: the session has begun" in extract_text(
+        first
+    )
+    assert "hook blocking error" in extract_text(first)
     assert pushed.is_error
-    assert "ran echo one" in text_of(recalled)
-    assert "ran echo two && git push" in text_of(recalled)
+    assert "ran echo one" in extract_text(recalled)
+    assert "ran echo two && git push" in extract_text(recalled)
     ended = json.loads((installed.workspace / "ended").read_text("utf-8"))
     assert (ended["hook_event_name"], ended["reason"]) == ("SessionEnd", "other")
 
 
 async def test_a_session_over_http_ends_when_its_client_deletes_it(installed: Installation) -> None:
-    installed.settings({"hooks": {"SessionEnd": [hook(command="cat > ended", timeout=30)]}})
-    installed.file("notes.txt", "x")
+    installed.add_settings({"hooks": {"SessionEnd": [hook(command="cat > ended", timeout=30)]}})
+    installed.write_file("notes.txt", "x")
     call: JsonObject = {"name": "Read", "arguments": {"file_path": "notes.txt"}}
     ended = installed.workspace / "ended"
 
-    async with serving(installed) as server, server.http() as http:
+    async with start_http_server(installed) as server, server.http() as http:
         silent, speaking = [await open_session(http, server.url) for _ in range(2)]
         message: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         assert (await speaking.post(message)).status_code == 200
@@ -87,17 +89,17 @@ async def test_a_session_over_http_ends_when_its_client_deletes_it(installed: In
 async def test_a_long_context_is_kept_in_a_file_that_read_opens(installed: Installation) -> None:
     says = "import json; print(json.dumps({'hookSpecificOutput': {'hookEventName': 'PostToolUse', "
     says += "'additionalContext': 'line\\n' * 5000 + 'the end'}}))"
-    installed.file("says.py", says)
-    installed.file("notes.txt", "x")
+    installed.write_file("says.py", says)
+    installed.write_file("notes.txt", "x")
     group = {"matcher": "Glob", **hook(command=f"{sys.executable} says.py")}
-    installed.settings({"hooks": {"PostToolUse": [group]}})
+    installed.add_settings({"hooks": {"PostToolUse": [group]}})
 
-    async with installed.client() as client:
-        found = text_of(await client.call_tool("Glob", {"pattern": "notes.txt"}))
+    async with installed.open_client() as client:
+        found = extract_text(await client.call_tool("Glob", {"pattern": "notes.txt"}))
         path = Path(found.partition("Full output saved to: ")[2].partition("\n")[0])
         read = await client.call_tool("Read", {"file_path": str(path), "offset": 5001})
 
     assert "PostToolUse:Glob hook additional context: <persisted-output>" in found
     assert len(found) < 5_000
     assert path.is_relative_to(installed.state)
-    assert "5001\tthe end\n" in text_of(read)
+    assert "5001\tthe end\n" in extract_text(read)

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from mcp_types import ImageContent
 
-from tests.support.client import BUILT_INS, ERAS, Era, Installation, text_of
-from tests.support.http_server_process import serving
+from tests.support.client import BUILT_INS, ERAS, Era, Installation, extract_text
+from tests.support.http_server_process import start_http_server
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -44,11 +44,11 @@ def page() -> Generator[str, None, None]:
 async def test_every_built_in_answers_over_http(
     installed: Installation, era: Era, page: str
 ) -> None:
-    installed.rules(allow=["Bash", "Edit(./**)", "WebFetch(domain:127.0.0.1)"])
-    notes = installed.file("notes.txt", "tea\n")
-    installed.file("pixel.png", PIXEL)
+    installed.add_rules(allow=["Bash", "Edit(./**)", "WebFetch(domain:127.0.0.1)"])
+    notes = installed.write_file("notes.txt", "tea\n")
+    installed.write_file("pixel.png", PIXEL)
 
-    async with serving(installed) as server, server.client(era) as client:
+    async with start_http_server(installed) as server, server.client(era) as client:
         listed = await client.list_tools()
         read = await client.call_tool("Read", {"file_path": "notes.txt"})
         image = await client.call_tool("Read", {"file_path": "pixel.png"})
@@ -60,19 +60,22 @@ async def test_every_built_in_answers_over_http(
         ran = await client.call_tool("Bash", {"command": "cat new.txt"})
         sleeping = {"command": "sleep 614", "run_in_background": True}
         started = await client.call_tool("Bash", sleeping)
-        task = re.search(r"\bb[a-z0-9]{7}\b", text_of(started))
+        task = re.search(r"\bb[a-z0-9]{7}\b", extract_text(started))
         assert task is not None
         stopped = await client.call_tool("TaskStop", {"task_id": task.group()})
         fetched = await client.call_tool("WebFetch", {"url": page})
 
     assert [tool.name for tool in listed.tools] == list(BUILT_INS)
-    assert text_of(read) == "     1\ttea"
+    assert extract_text(read) == "     1\ttea"
     assert any(isinstance(block, ImageContent) for block in image.content)
     assert not edited.is_error
     assert not written.is_error
     assert notes.read_text(encoding="utf-8") == "green tea\n"
-    assert set(text_of(named).splitlines()) == {str(notes), str(installed.workspace / "new.txt")}
-    assert "green tea" in text_of(found)
-    assert text_of(ran) == "new"
+    assert set(extract_text(named).splitlines()) == {
+        str(notes),
+        str(installed.workspace / "new.txt"),
+    }
+    assert "green tea" in extract_text(found)
+    assert extract_text(ran) == "new"
     assert not stopped.is_error
-    assert "a plain page" in text_of(fetched)
+    assert "a plain page" in extract_text(fetched)

@@ -13,13 +13,13 @@ from mcp import MCPError
 from mcp_types import ElicitResult
 
 from mcp_dispatch.model.json import Json
-from tests.support.client import BUILT_INS, ERAS, Era, Installation, text_of, tools_call
+from tests.support.client import BUILT_INS, ERAS, Era, Installation, build_tools_call, extract_text
 from tests.support.http_server_process import (
-    Serving,
+    HttpServerProcess,
     is_alive,
     modern,
     open_session,
-    serving,
+    start_http_server,
     until_gone,
 )
 
@@ -50,10 +50,10 @@ async def started_pid(installed: Installation) -> int:
 
 @every_era
 async def test_the_built_ins_are_listed_and_work(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Edit(./**)", "Bash(echo:*)"])
-    path = installed.file("notes.txt", "one\ntwo\n")
+    installed.add_rules(allow=["Edit(./**)", "Bash(echo:*)"])
+    path = installed.write_file("notes.txt", "one\ntwo\n")
 
-    async with serving(installed) as server, server.client(era) as client:
+    async with start_http_server(installed) as server, server.client(era) as client:
         listed = await client.list_tools()
         read = await client.call_tool("Read", {"file_path": "notes.txt"})
         edited = await client.call_tool(
@@ -63,12 +63,12 @@ async def test_the_built_ins_are_listed_and_work(installed: Installation, era: E
         ran = await client.call_tool("Bash", {"command": "echo hello"})
 
     assert [tool.name for tool in listed.tools] == [*BUILT_INS]
-    assert text_of(read) == "     1\tone\n     2\ttwo"
-    assert "-two\n+2" in text_of(edited)
+    assert extract_text(read) == "     1\tone\n     2\ttwo"
+    assert "-two\n+2" in extract_text(edited)
     assert path.read_text(encoding="utf-8") == "one\n2\n"
     assert not written.is_error
-    assert text_of(ran) == "hello"
-    outcomes = [(entry["tool"], entry["outcome"]) for entry in installed.journal()]
+    assert extract_text(ran) == "hello"
+    outcomes = [(entry["tool"], entry["outcome"]) for entry in installed.read_journal()]
     assert outcomes == [(name, "completed") for name in ("Read", "Edit", "Write", "Bash")]
 
 
@@ -78,13 +78,13 @@ async def test_a_call_without_a_decision_runs_after_approval(
 ) -> None:
     yes, no = Person(decision="allow once"), Person("decline")
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         async with server.client(era, elicitation_callback=yes.answer) as client:
             allowed = await client.call_tool("Bash", {"command": "touch asked"})
         async with server.client(era, elicitation_callback=no.answer) as client:
             declined = await client.call_tool("Bash", {"command": "touch declined"})
 
-    assert not allowed.is_error, text_of(allowed)
+    assert not allowed.is_error, extract_text(allowed)
     assert declined.is_error
     assert (len(yes.asked), len(no.asked)) == (1, 1)
     assert "touch asked" in yes.asked[0]
@@ -95,26 +95,26 @@ async def test_a_call_without_a_decision_runs_after_approval(
 async def test_progress_of_an_upstream_arrives_before_the_result(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_rules(allow=["mcp__demo"])
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    async with serving(installed) as server, server.client(era) as client:
+    async with start_http_server(installed) as server, server.client(era) as client:
         result = await client.call_tool("demo__count_slowly", {"to": 2}, progress_callback=note)
 
-    assert text_of(result) == "Counted to 2."
+    assert extract_text(result) == "Counted to 2."
     assert seen == [(1, 2, "counted to 1"), (2, 2, "counted to 2")]
 
 
 @every_era
 async def test_cancelling_a_call_ends_its_processes(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
 
-    async with serving(installed) as server, server.client(era) as client:
+    async with start_http_server(installed) as server, server.client(era) as client:
         pids: list[int] = []
         async with anyio.create_task_group() as calls:
             calls.start_soon(client.call_tool, "Bash", {"command": SLEEP})
@@ -123,18 +123,18 @@ async def test_cancelling_a_call_ends_its_processes(installed: Installation, era
         await until_gone(pids[0])
         after = await client.call_tool("Bash", {"command": "echo still here"})
 
-    assert text_of(after) == "still here"
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled", "completed"]
+    assert extract_text(after) == "still here"
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled", "completed"]
 
 
-async def call_and_leave(server: Serving, era: Era, installed: Installation) -> int:
+async def call_and_leave(server: HttpServerProcess, era: Era, installed: Installation) -> int:
     """A client whose connection breaks while its command runs; the pid of the command."""
     arguments: dict[str, Json] = {"command": SLEEP}
     pids: list[int] = []
     async with server.http() as http:
         if era == "legacy":
             session = await open_session(http, server.url)
-            headers, body = session.headers, tools_call(1, "Bash", **arguments)
+            headers, body = session.headers, build_tools_call(1, "Bash", **arguments)
         else:
             headers, body = modern("tools/call", name="Bash", arguments=arguments)
         async with anyio.create_task_group() as calls:
@@ -153,23 +153,23 @@ async def call_and_leave(server: Serving, era: Era, installed: Installation) -> 
 async def test_the_processes_of_a_call_end_when_its_client_disconnects(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         pid = await call_and_leave(server, era, installed)
         await until_gone(pid)
 
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled"]
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled"]
 
 
 async def test_sessions_share_nothing_up_to_2025_11_25(installed: Installation) -> None:
-    installed.rules(allow=["Edit(./**)", "Bash"])
-    installed.file("a.txt", "mine")
-    installed.file("sub/x", "")
+    installed.add_rules(allow=["Edit(./**)", "Bash"])
+    installed.write_file("a.txt", "mine")
+    installed.write_file("sub/x", "")
 
     async with (
-        serving(installed) as server,
+        start_http_server(installed) as server,
         server.client("legacy") as first,
         server.client("legacy") as second,
     ):
@@ -178,9 +178,9 @@ async def test_sessions_share_nothing_up_to_2025_11_25(installed: Installation) 
         unread = await second.call_tool("Write", {"file_path": "a.txt", "content": "theirs"})
         listed = await second.call_tool("Bash", {"command": "ls"})
 
-    assert "File has not been read yet" in text_of(unread)
-    assert text_of(listed) == "a.txt\nsub"
-    scopes = [entry["scope"] for entry in installed.journal()]
+    assert "File has not been read yet" in extract_text(unread)
+    assert extract_text(listed) == "a.txt\nsub"
+    scopes = [entry["scope"] for entry in installed.read_journal()]
     assert scopes[0] == scopes[1]
     assert scopes[2] == scopes[3]
     assert scopes[0] != scopes[2]
@@ -189,26 +189,26 @@ async def test_sessions_share_nothing_up_to_2025_11_25(installed: Installation) 
 async def test_clients_of_2026_07_28_share_the_state_of_their_principal(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["Edit(./**)"])
-    installed.file("a.txt", "mine")
+    installed.add_rules(allow=["Edit(./**)"])
+    installed.write_file("a.txt", "mine")
 
     async with (
-        serving(installed) as server,
+        start_http_server(installed) as server,
         server.client("2026-07-28") as first,
         server.client("2026-07-28") as second,
     ):
         await first.call_tool("Read", {"file_path": "a.txt"})
         written = await second.call_tool("Write", {"file_path": "a.txt", "content": "ours"})
 
-    assert not written.is_error, text_of(written)
-    assert len({str(entry["scope"]) for entry in installed.journal()}) == 1
+    assert not written.is_error, extract_text(written)
+    assert len({str(entry["scope"]) for entry in installed.read_journal()}) == 1
 
 
 async def test_a_background_task_ends_with_its_session(installed: Installation) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         async with server.client("legacy") as client:
             await client.call_tool("Bash", {"command": SLEEP, "run_in_background": True})
             pid = await started_pid(installed)
@@ -226,7 +226,7 @@ async def test_clients_of_both_eras_are_notified_of_a_changed_list(installed: In
             told["legacy"].set()
 
     async with (
-        serving(installed) as server,
+        start_http_server(installed) as server,
         server.client("legacy", message_handler=note) as legacy,
         server.client("2026-07-28") as newer,
         newer.listen(tools_list_changed=True) as changes,
@@ -249,7 +249,7 @@ async def test_clients_of_both_eras_are_notified_of_a_changed_list(installed: In
 async def test_an_unknown_resource_has_the_code_of_its_era(
     installed: Installation, era: Era
 ) -> None:
-    async with serving(installed) as server, server.client(era) as client:
+    async with start_http_server(installed) as server, server.client(era) as client:
         listed = await client.list_resources()
         with pytest.raises(MCPError) as raised:
             await client.read_resource("dispatch://nothing")
@@ -268,22 +268,22 @@ async def test_the_roots_of_an_http_client_do_not_move_the_workspace(
 ) -> None:
     elsewhere = installed.folder / "elsewhere"
     elsewhere.mkdir()
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
 
     async def roots(context: Any) -> Any:
         raise AssertionError("the server must not ask")
 
     async with (
-        serving(installed) as server,
+        start_http_server(installed) as server,
         server.client("legacy", list_roots_callback=roots) as c,
     ):
         result = await c.call_tool("Bash", {"command": "pwd"})
 
-    assert text_of(result) == str(installed.workspace)
+    assert extract_text(result) == str(installed.workspace)
 
 
 async def test_the_id_of_a_session_cannot_be_guessed(installed: Installation) -> None:
-    async with serving(installed) as server, server.http() as http:
+    async with start_http_server(installed) as server, server.http() as http:
         ids = [(await open_session(http, server.url)).id for _ in range(16)]
 
     assert all(re.fullmatch("[0-9a-f]{32}", id) for id in ids)
@@ -294,20 +294,20 @@ async def test_the_id_of_a_session_cannot_be_guessed(installed: Installation) ->
 
 
 async def test_one_id_in_flight_twice_is_refused(installed: Installation) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
 
-    async with serving(installed) as server, server.http() as http:
+    async with start_http_server(installed) as server, server.http() as http:
         session = await open_session(http, server.url)
         answers: list[httpx2.Response] = []
 
         async def call() -> None:
-            answers.append(await session.post(tools_call(7, "Bash", command=SLEEP)))
+            answers.append(await session.post(build_tools_call(7, "Bash", command=SLEEP)))
 
         async with anyio.create_task_group() as calls:
             calls.start_soon(call)
             await started_pid(installed)
-            answers.append(await session.post(tools_call("7", "Bash", command="echo twice")))
+            answers.append(await session.post(build_tools_call("7", "Bash", command="echo twice")))
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
             await session.post({**cancel, "params": {"requestId": 7}})
 

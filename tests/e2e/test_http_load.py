@@ -7,9 +7,9 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.client import ERAS, Era, Installation, extract_text
 from tests.support.depth import choose_count
-from tests.support.http_server_process import Serving, serving
+from tests.support.http_server_process import HttpServerProcess, start_http_server
 
 CLIENTS = choose_count(quick=60, deep=200)
 ROUNDS = 2
@@ -28,12 +28,12 @@ class Tally:
     async def call(self, client: Client, nonce: str, tool: str, **arguments: str) -> str:
         self.sent[nonce] += 1
         result = await client.call_tool(tool, arguments)
-        assert not result.is_error, text_of(result)
+        assert not result.is_error, extract_text(result)
         self.answered[nonce] += 1
-        return text_of(result)
+        return extract_text(result)
 
 
-async def one_client(server: Serving, era: Era, number: int, tally: Tally) -> None:
+async def one_client(server: HttpServerProcess, era: Era, number: int, tally: Tally) -> None:
     async with server.client(era) as client:
         for round in range(ROUNDS):
             nonces = [f"n{number}-{round}-{secrets.token_hex(8)}" for _ in range(5)]
@@ -49,10 +49,10 @@ async def one_client(server: Serving, era: Era, number: int, tally: Tally) -> No
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_many_clients_with_ten_calls_each(installed: Installation, era: Era) -> None:
-    installed.rules(allow=["Edit(./**)", "Bash(echo:*)"])
+    installed.add_rules(allow=["Edit(./**)", "Bash(echo:*)"])
     tally = Tally()
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         with anyio.fail_after(240):
             async with anyio.create_task_group() as clients:
                 for number in range(CLIENTS):
@@ -62,7 +62,7 @@ async def test_many_clients_with_ten_calls_each(installed: Installation, era: Er
     assert tally.answered == tally.sent
     assert set(tally.answered.values()) == {1}
     assert len(tally.answered) == CLIENTS * 10
-    entries = installed.journal()
+    entries = installed.read_journal()
     assert len(entries) == CLIENTS * 10
     assert {str(entry["outcome"]) for entry in entries} == {"completed"}
     assert len({str(entry["scope"]) for entry in entries}) == (CLIENTS if era == "legacy" else 1)

@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from tests.support.client import Era, Installation, text_of
+from tests.support.client import Era, Installation, extract_text
 from tests.support.upstreams.web import run_web_upstream
 
 TOKEN = "s3cret-t0ken"
@@ -22,9 +22,9 @@ async def test_a_remote_server_is_listed_called_and_found_again(
             servers = {"web": {"type": "http", "url": web.url, "headers": headers}}
             file = installed.folder / "remote.json"
             file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-            installed.rules(allow=["mcp__web"]).flags("--mcp-config", str(file))
+            installed.add_rules(allow=["mcp__web"]).add_flags("--mcp-config", str(file))
 
-            async with installed.client(era) as client:
+            async with installed.open_client(era) as client:
                 listed = [tool.name for tool in (await client.list_tools()).tools]
                 first = await client.call_tool("web__echo", {"text": "before"})
                 await web.stop()
@@ -32,7 +32,7 @@ async def test_a_remote_server_is_listed_called_and_found_again(
                 second = await client.call_tool("web__echo", {"text": "after"})
 
     assert "web__echo" in listed
-    assert (text_of(first), text_of(second)) == ("before", "after")
+    assert (extract_text(first), extract_text(second)) == ("before", "after")
     sent = [each.message["params"]["arguments"]["text"] for each in web.find_requests("tools/call")]
     assert sent == (["before", "after"] if modern else ["before", "after", "after"])
     written = [path for path in installed.state.rglob("*") if path.is_file()]

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult, Tool
 
-from tests.support.client import Installation, raw_server, text_in, text_of
+from tests.support.client import Installation, extract_raw_text, extract_text, start_raw_server
 from tests.support.depth import sample
 
 CANARY = "canary-7f3a: nobody may see this"
@@ -82,7 +82,7 @@ HARMLESS = {
 ASKED = ("Bash", "WebFetch")
 
 
-def strings(name: str, data_dir: Path) -> tuple[str, ...]:
+def load_strings(name: str, data_dir: Path) -> tuple[str, ...]:
     if name == "ours":
         return OURS
     loaded: Any = json.loads((data_dir / "strings" / f"{name}.json").read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ class Trap:
         self.folder = folder
         below = folder.joinpath(*"12345")
         below.mkdir(parents=True)
-        self.installed = Installation(below).rules(allow=["Edit(./**)"], ask=ASKED)
+        self.installed = Installation(below).add_rules(allow=["Edit(./**)"], ask=ASKED)
         for place in (below, *below.parents):
             for name in ("etc/passwd", "etc/shadow", "boot.ini", "windows/win.ini", "canary"):
                 bait = place / name
@@ -108,7 +108,7 @@ class Trap:
         for name, target in (("out", below / "etc"), ("canary-link", below / "canary")):
             (self.installed.workspace / name).symlink_to(target)
 
-    def surroundings(self) -> dict[str, str]:
+    def hash_files_outside(self) -> dict[str, str]:
         """Every file outside the workspace that is not the server's own, by its content."""
         own = (self.installed.workspace, self.installed.state, self.installed.folder / "stderr")
         return {
@@ -125,25 +125,25 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trap:
     return trap
 
 
-def string_fields(tool: Tool) -> Iterator[str]:
+def list_string_fields(tool: Tool) -> Iterator[str]:
     properties: dict[str, Any] = tool.input_schema.get("properties", {})
     for name, schema in properties.items():
         if "string" in (schema.get("type"), *schema.get("type", ())):
             yield name
 
 
-def harmless_arguments(tool: Tool) -> dict[str, Any]:
+def build_harmless_arguments(tool: Tool) -> dict[str, Any]:
     required: list[str] = tool.input_schema.get("required", [])
     return {name: HARMLESS.get(name, "x") for name in required}
 
 
-async def called(client: Client, tool: Tool, field: str, text: str) -> CallToolResult:
+async def call_with_text(client: Client, tool: Tool, field: str, text: str) -> CallToolResult:
     with anyio.fail_after(30):
-        return await client.call_tool(tool.name, {**harmless_arguments(tool), field: text})
+        return await client.call_tool(tool.name, {**build_harmless_arguments(tool), field: text})
 
 
-def problem_of(result: CallToolResult, name: str) -> str | None:
-    said = text_of(result)
+def find_problem(result: CallToolResult, name: str) -> str | None:
+    said = extract_text(result)
     if "failed unexpectedly" in said:
         return f"crashed: {said}"
     if CANARY in said or "root:x:0:" in said:
@@ -157,25 +157,25 @@ def problem_of(result: CallToolResult, name: str) -> str | None:
 async def test_no_string_in_any_field_crashes_hangs_or_escapes(
     trap: Trap, data_dir: Path, name: str
 ) -> None:
-    rows, before, problems = strings(name, data_dir), trap.surroundings(), list[str]()
-    trap.installed.file("note.txt", "note\n")
+    rows, before, problems = load_strings(name, data_dir), trap.hash_files_outside(), list[str]()
+    trap.installed.write_file("note.txt", "note\n")
     tried: list[str] = []
 
-    async with trap.installed.client() as client:
+    async with trap.installed.open_client() as client:
         for tool in (await client.list_tools()).tools:
             await client.call_tool("Read", {"file_path": "note.txt"})
-            for field in string_fields(tool):
+            for field in list_string_fields(tool):
                 tried.append(f"{tool.name}.{field}")
                 for text in rows:
-                    result = await called(client, tool, field, text)
-                    if problem := problem_of(result, tool.name):
+                    result = await call_with_text(client, tool, field, text)
+                    if problem := find_problem(result, tool.name):
                         problems.append(f"{tool.name}.{field} = {text!r}: {problem}")
         alive = await client.call_tool("Read", {"file_path": "note.txt"})
 
     assert problems == []
     assert not alive.is_error
     assert {"Read.file_path", "Write.content", "Edit.old_string", "Bash.command"} <= set(tried)
-    assert trap.surroundings() == before
+    assert trap.hash_files_outside() == before
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -185,8 +185,8 @@ async def test_every_string_is_written_and_edited_in_byte_for_byte(
     written, edited = trap.installed.workspace / "w", trap.installed.workspace / "e"
     wrong: list[str] = []
 
-    async with trap.installed.client() as client:
-        for text in strings(name, data_dir):
+    async with trap.installed.open_client() as client:
+        for text in load_strings(name, data_dir):
             # An existing file would keep its byte order mark, which one of the strings is.
             written.unlink(missing_ok=True)
             await client.call_tool("Write", {"file_path": "w", "content": text})
@@ -201,18 +201,18 @@ async def test_every_string_is_written_and_edited_in_byte_for_byte(
 
 
 async def test_a_lone_surrogate_is_refused_in_every_field(trap: Trap) -> None:
-    trap.installed.file("note.txt", "note\n")
-    async with trap.installed.client() as client:
+    trap.installed.write_file("note.txt", "note\n")
+    async with trap.installed.open_client() as client:
         tools = (await client.list_tools()).tools
-    before = trap.surroundings()
+    before = trap.hash_files_outside()
 
-    async with raw_server(trap.installed) as server:
-        await server.greet()
+    async with start_raw_server(trap.installed) as server:
+        await server.handshake()
         for tool in tools:
-            for field in string_fields(tool):
+            for field in list_string_fields(tool):
                 params = {
                     "name": tool.name,
-                    "arguments": {**harmless_arguments(tool), field: "a\udc80b\ud800"},
+                    "arguments": {**build_harmless_arguments(tool), field: "a\udc80b\ud800"},
                 }
                 call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
                 with anyio.fail_after(30):
@@ -225,5 +225,5 @@ async def test_a_lone_surrogate_is_refused_in_every_field(trap: Trap) -> None:
         with anyio.fail_after(30):
             alive = await server.answer("alive")
 
-    assert text_in(alive) == "     1\tnote"
-    assert trap.surroundings() == before
+    assert extract_raw_text(alive) == "     1\tnote"
+    assert trap.hash_files_outside() == before

@@ -12,8 +12,8 @@ from anyio.abc import TaskGroup
 from mcp import Client
 
 from mcp_dispatch.model.json import Json
-from tests.support.client import ERAS, Era, Installation, raw_server, text_of
-from tests.support.http_server_process import serving, until_gone
+from tests.support.client import ERAS, Era, Installation, extract_text, start_raw_server
+from tests.support.http_server_process import start_http_server, until_gone
 
 Way = Literal["stdio", "http"]
 
@@ -43,10 +43,10 @@ def way(request: pytest.FixtureRequest) -> Way:
 @asynccontextmanager
 async def client_of(installed: Installation, way: Way, era: Era) -> AsyncGenerator[Client, None]:
     if way == "stdio":
-        async with installed.client(era) as client:
+        async with installed.open_client(era) as client:
             yield client
     else:
-        async with serving(installed) as server, server.client(era) as client:
+        async with start_http_server(installed) as server, server.client(era) as client:
             yield client
 
 
@@ -99,12 +99,12 @@ def hooks() -> dict[str, Any]:
 async def test_two_reads_a_write_and_two_reads_run_as_two_one_two(
     installed: Installation, way: Way, era: Era
 ) -> None:
-    installed.settings({"permissions": {"allow": ["Edit(./**)"]}, "hooks": hooks()})
+    installed.add_settings({"permissions": {"allow": ["Edit(./**)"]}, "hooks": hooks()})
     watched = Watched(installed.folder)
     for name in ("r1", "r2", "w", "r3", "r4"):
         watched.gate(name)
         if name != "w":
-            installed.file(name, name)
+            installed.write_file(name, name)
     failed: list[str] = []
 
     async def call(client: Client, name: str) -> None:
@@ -112,7 +112,7 @@ async def test_two_reads_a_write_and_two_reads_run_as_two_one_two(
         more = {"content": "new"} if name == "w" else {}
         result = await client.call_tool(tool, {"file_path": name, **more})
         if result.is_error:
-            failed.append(text_of(result))
+            failed.append(extract_text(result))
 
     with anyio.fail_after(120):
         async with client_of(installed, way, era) as client:
@@ -145,17 +145,17 @@ async def test_a_failed_command_cancels_the_queued_one_with_the_reason(
 ) -> None:
     os.mkfifo(installed.workspace / "gate")
     concurrency = {"batchWindowMs": 60_000}
-    installed.settings(
+    installed.add_settings(
         {"permissions": {"allow": ["Bash"]}, "dispatch": {"concurrency": concurrency}}
     )
     said: dict[str, tuple[str, bool | None]] = {}
 
     async def call(client: Client, command: str) -> None:
         result = await client.call_tool("Bash", {"command": command})
-        said[command] = text_of(result), result.is_error
+        said[command] = extract_text(result), result.is_error
 
     with anyio.fail_after(60):
-        async with installed.client(era) as client:
+        async with installed.open_client(era) as client:
             async with anyio.create_task_group() as calls:
                 for command in ("cat gate; exit 3", "touch behind", "exit 4"):
                     calls.start_soon(call, client, command)
@@ -171,7 +171,7 @@ async def test_a_failed_command_cancels_the_queued_one_with_the_reason(
     assert said["touch behind"] == said["exit 4"] == (why, True)
     assert said["echo after"] == ("after", False)
     assert not (installed.workspace / "behind").exists()
-    ends = [(entry["outcome"], entry.get("reason")) for entry in installed.journal()]
+    ends = [(entry["outcome"], entry.get("reason")) for entry in installed.read_journal()]
     assert sorted(ends, key=str) == [
         ("cancelled", "sibling_error"),
         ("cancelled", "sibling_error"),
@@ -183,13 +183,13 @@ async def test_a_failed_command_cancels_the_queued_one_with_the_reason(
 async def test_a_write_whose_client_cancels_it_is_whole_and_a_queued_one_never_runs(
     installed: Installation, era: Era
 ) -> None:
-    installed.settings({"permissions": {"allow": ["Edit(./**)"]}, "hooks": hooks()})
+    installed.add_settings({"permissions": {"allow": ["Edit(./**)"]}, "hooks": hooks()})
     watched = Watched(installed.folder)
     watched.gate("w1")
     content = "0123456789" * 200_000
 
     with anyio.fail_after(60):
-        async with installed.client(era) as client, anyio.create_task_group() as calls:
+        async with installed.open_client(era) as client, anyio.create_task_group() as calls:
             calls.start_soon(_write, client, "w1", content)
             await watched.begun(1)
             await _cancelled_once(calls, client, "w2", content)
@@ -198,7 +198,7 @@ async def test_a_write_whose_client_cancels_it_is_whole_and_a_queued_one_never_r
 
     assert (installed.workspace / "w1").read_text(encoding="utf-8") == content
     assert not (installed.workspace / "w2").exists()
-    ends = [(e["outcome"], e.get("reason")) for e in installed.journal() if "outcome" in e]
+    ends = [(e["outcome"], e.get("reason")) for e in installed.read_journal() if "outcome" in e]
     assert sorted(ends, key=str) == [("cancelled", "user_interrupted"), ("completed", None)]
 
 
@@ -221,13 +221,13 @@ async def _cancelled_once(calls: TaskGroup, client: Client, name: str, content: 
 
 
 async def test_a_call_that_its_client_cancels_gets_no_answer(installed: Installation) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "pid")
     answered: list[Json] = []
 
     with anyio.fail_after(60):
-        async with raw_server(installed) as server:
-            await server.greet()
+        async with start_raw_server(installed) as server:
+            await server.handshake()
             await server.call("long", "Bash", command="echo $$ > pid; sleep 600")
             async with await anyio.open_file(installed.workspace / "pid") as pipe:
                 pid = int(await pipe.readline())
@@ -239,5 +239,5 @@ async def test_a_call_that_its_client_cancels_gets_no_answer(installed: Installa
                 answered.append((await server.receive()).get("id"))
 
     assert "long" not in answered
-    ends = [(entry["outcome"], entry.get("reason")) for entry in installed.journal()]
+    ends = [(entry["outcome"], entry.get("reason")) for entry in installed.read_journal()]
     assert ends == [("cancelled", "user_interrupted"), ("completed", None)]

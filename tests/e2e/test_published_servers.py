@@ -9,23 +9,23 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.support.client import Installation, text_of
+from tests.support.client import Installation, extract_text
 from tests.support.real_servers import (
     EVERYTHING,
     FILESYSTEM,
     GIT,
     MEMORY,
     TIME,
-    npm_folder,
-    pip_folder,
+    install_npm_package,
+    install_pip_package,
 )
 
 NEVER = {"dispatch": {"toolSearch": {"mode": "never"}, "upstreams": {"firstListSeconds": 60}}}
 
 
 def servers(workspace: Path, folder: Path) -> dict[str, Any]:
-    node = npm_folder(EVERYTHING, FILESYSTEM, MEMORY) / "node_modules" / ".bin"
-    python = pip_folder(GIT, TIME)
+    node = install_npm_package(EVERYTHING, FILESYSTEM, MEMORY) / "node_modules" / ".bin"
+    python = install_pip_package(GIT, TIME)
     memory = {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}
     return {
         "everything": {"command": str(node / "mcp-server-everything"), "args": ["stdio"]},
@@ -45,13 +45,13 @@ def make_repository(folder: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="the programs are scripts")
 async def test_published_servers_are_listed_and_called_through_one_process(tmp_path: Path) -> None:
     installed = Installation(tmp_path)
-    note = installed.file("note.txt", "remember the milk")
+    note = installed.write_file("note.txt", "remember the milk")
     make_repository(installed.workspace)
     entries = servers(installed.workspace, tmp_path)
     file = tmp_path / "servers.json"
     file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
-    installed.settings(NEVER).rules(allow=[f"mcp__{name}" for name in entries])
-    installed.flags("--mcp-config", str(file))
+    installed.add_settings(NEVER).add_rules(allow=[f"mcp__{name}" for name in entries])
+    installed.add_flags("--mcp-config", str(file))
     entity = {"name": "milk", "entityType": "food", "observations": ["white"]}
     calls: list[tuple[str, dict[str, Any], str]] = [
         ("everything__echo", {"message": "hello there"}, "hello there"),
@@ -63,10 +63,12 @@ async def test_published_servers_are_listed_and_called_through_one_process(tmp_p
     ]
 
     with anyio.fail_after(120):
-        async with installed.client() as client:
+        async with installed.open_client() as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
-            answers = [text_of(await client.call_tool(name, given)) for name, given, _ in calls]
-        async with installed.client("2026-07-28") as client:
+            answers = [
+                extract_text(await client.call_tool(name, given)) for name, given, _ in calls
+            ]
+        async with installed.open_client("2026-07-28") as client:
             again = [tool.name for tool in (await client.list_tools()).tools]
 
     for (name, _, expected), answer in zip(calls, answers, strict=True):

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from mcp_types import CallToolResult, ImageContent
 from PIL import Image
 
-from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.client import ERAS, Era, Installation, extract_text
 
 GIGABYTE = 1024**3
 ONLY_REGULAR = "only regular files can be read or written."
@@ -28,7 +28,7 @@ def reminder(text: str) -> str:
     return f"<system-reminder>{text}</system-reminder>"
 
 
-def bytes_of(content: bytes) -> Callable[[Path], object]:
+def read_bytes(content: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(content)
 
 
@@ -43,7 +43,7 @@ def sparse(head: bytes, size: int) -> Callable[[Path], object]:
     return make
 
 
-def socket_at(path: Path) -> None:
+def create_socket(path: Path) -> None:
     os.mknod(path, stat.S_IFSOCK | 0o600)
 
 
@@ -63,13 +63,15 @@ def directory(path: Path) -> None:
 
 
 CASES = [
-    Case("plain", bytes_of(b"one\ntwo\n"), "     1\tone\n     2\ttwo"),
-    Case("no-newline", bytes_of(b"one\ntwo"), "     1\tone\n     2\ttwo"),
-    Case("crlf", bytes_of(b"one\r\ntwo\r\n"), "     1\tone\n     2\ttwo"),
-    Case("empty", bytes_of(b""), reminder("Warning: the file exists but the contents are empty.")),
+    Case("plain", read_bytes(b"one\ntwo\n"), "     1\tone\n     2\ttwo"),
+    Case("no-newline", read_bytes(b"one\ntwo"), "     1\tone\n     2\ttwo"),
+    Case("crlf", read_bytes(b"one\r\ntwo\r\n"), "     1\tone\n     2\ttwo"),
+    Case(
+        "empty", read_bytes(b""), reminder("Warning: the file exists but the contents are empty.")
+    ),
     Case(
         "past-the-end",
-        bytes_of(b"one\ntwo\n"),
+        read_bytes(b"one\ntwo\n"),
         reminder(
             "Warning: the file exists but is shorter than the provided offset (9)."
             " The file has 2 lines."
@@ -78,7 +80,7 @@ CASES = [
     ),
     Case(
         "a-page",
-        bytes_of(b"1\n2\n3\n4\n"),
+        read_bytes(b"1\n2\n3\n4\n"),
         "     2\t2\n     3\t3\n"
         + reminder(
             "PARTIAL view of {path}: lines 2-3 of 4. Use offset and limit to read the rest."
@@ -88,17 +90,17 @@ CASES = [
     ),
     Case(
         "latin-1",
-        bytes_of(b"caf\xe9\n"),
+        read_bytes(b"caf\xe9\n"),
         "     1\tcaf\ufffd\n"
         + reminder(
             "Warning: the file is not valid UTF-8; bytes that could not be read are shown as"
             " \ufffd."
         ),
     ),
-    Case("utf-16", bytes_of("\ufeffé\n".encode("utf-16-le")), "     1\té"),
+    Case("utf-16", read_bytes("\ufeffé\n".encode("utf-16-le")), "     1\té"),
     Case(
         "binary",
-        bytes_of(b"\x7fELF\0\0"),
+        read_bytes(b"\x7fELF\0\0"),
         "{path} is a binary file; Read shows text, notebooks and images (PNG, JPEG, GIF, WebP,"
         " BMP, TIFF). Use Bash with a program that knows its format, such as `file` or `xxd`.",
         error=True,
@@ -110,7 +112,7 @@ CASES = [
         error=True,
     ),
     Case("fifo", os.mkfifo, f"{{path}} is a FIFO (named pipe); {ONLY_REGULAR}", error=True),
-    Case("socket", socket_at, f"{{path}} is a socket; {ONLY_REGULAR}", error=True),
+    Case("socket", create_socket, f"{{path}} is a socket; {ONLY_REGULAR}", error=True),
     Case(
         "link-to-zero",
         lambda path: path.symlink_to("/dev/zero"),
@@ -149,14 +151,14 @@ async def test_every_kind_of_file_gets_its_answer(installed: Installation, era: 
     folder = installed.workspace.resolve()
     for case in CASES:
         case.make(folder / case.name)
-    installed.rules(allow=["Read(//**)"])
+    installed.add_rules(allow=["Read(//**)"])
     answers: dict[str, tuple[bool, str]] = {}
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         for case in CASES:
             with anyio.fail_after(60):
                 result = await client.call_tool("Read", {"file_path": case.name, **case.arguments})
-            answers[case.name] = (bool(result.is_error), text_of(result))
+            answers[case.name] = (bool(result.is_error), extract_text(result))
 
     assert answers == {
         case.name: (case.error, case.said.format(path=folder / case.name, folder=folder))
@@ -168,7 +170,7 @@ async def test_every_kind_of_file_gets_its_answer(installed: Installation, era: 
 async def test_kernel_files_are_refused_even_if_a_rule_allows_them(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Read(//**)"])
+    installed.add_rules(allow=["Read(//**)"])
     device = f" is a character device; {ONLY_REGULAR}"
     kernel = " belongs to the kernel and is not an ordinary file. Use Bash."
     ends = {
@@ -178,14 +180,14 @@ async def test_kernel_files_are_refused_even_if_a_rule_allows_them(
     }
     answers: dict[str, CallToolResult] = {}
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         for path in ends:
             with anyio.fail_after(20):
                 answers[path] = await client.call_tool("Read", {"file_path": path})
 
     for path, end in ends.items():
         assert answers[path].is_error
-        assert text_of(answers[path]).endswith(end), path
+        assert extract_text(answers[path]).endswith(end), path
 
 
 @each_era
@@ -197,7 +199,7 @@ async def test_a_file_outside_the_workspace_is_not_read_through_dots_or_a_link(
     (installed.workspace / "link").symlink_to(secret)
     (installed.workspace / "up").symlink_to("..")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         results = [
             await client.call_tool("Read", {"file_path": path})
             for path in ("../secret", "link", "up/secret", "up/workspace/../secret", str(secret))
@@ -205,7 +207,7 @@ async def test_a_file_outside_the_workspace_is_not_read_through_dots_or_a_link(
 
     assert all(result.is_error for result in results)
     refused = "<tool_use_error>Permission to use Read was not given: "
-    assert all(text_of(result).startswith(refused) for result in results)
+    assert all(extract_text(result).startswith(refused) for result in results)
 
 
 @each_era
@@ -222,7 +224,7 @@ async def test_a_change_of_a_file_while_it_is_read_is_reported(
                 file.write(b"x")
                 await checkpoint()
 
-    async with installed.client(era) as client, anyio.create_task_group() as tasks:
+    async with installed.open_client(era) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(grow)
         with anyio.fail_after(60):
             results.append(await client.call_tool("Read", {"file_path": "growing", "limit": 1}))
@@ -230,8 +232,8 @@ async def test_a_change_of_a_file_while_it_is_read_is_reported(
 
     [result] = results
     assert not result.is_error
-    assert text_of(result).startswith("     1\tline\n")
-    assert text_of(result).endswith(
+    assert extract_text(result).startswith("     1\tline\n")
+    assert extract_text(result).endswith(
         reminder("Warning: the file changed while it was read. Read it again.")
     )
 
@@ -243,16 +245,16 @@ async def test_an_image_and_a_notebook_arrive_as_blocks(installed: Installation,
     encoded = base64.b64encode(stream.getvalue()).decode("ascii")
     plot = {"output_type": "display_data", "metadata": {}, "data": {"image/png": encoded}}
     cell = {"cell_type": "code", "source": "plot()", "outputs": [plot]}
-    installed.file("a.png", stream.getvalue())
-    installed.file("a.ipynb", json.dumps({"cells": [cell]}))
+    installed.write_file("a.png", stream.getvalue())
+    installed.write_file("a.ipynb", json.dumps({"cells": [cell]}))
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         image = await client.call_tool("Read", {"file_path": "a.png"})
         notebook = await client.call_tool("Read", {"file_path": "a.ipynb"})
 
     picture = ImageContent(type="image", data=encoded, mime_type="image/png")
     assert image.content[1:] == [picture]
     assert notebook.content[1] == picture
-    assert text_of(notebook) == (
+    assert extract_text(notebook) == (
         '<cell number="1" type="code">\nplot()\n[PNG image, 4 x 3 pixels]\n</cell>'
     )

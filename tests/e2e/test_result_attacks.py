@@ -19,7 +19,7 @@ import pytest
 from mcp_types import ResourceLink
 
 from mcp_dispatch.model.json import Json, JsonObject
-from tests.support.client import ERAS, Era, Installation, raw_server
+from tests.support.client import ERAS, Era, Installation, start_raw_server
 from tests.support.paths import UPSTREAMS
 
 SCRIPTED = str(UPSTREAMS / "scripted.py")
@@ -30,8 +30,8 @@ each_era = pytest.mark.parametrize("era", ERAS)
 def scripted(installed: Installation, tools: dict[str, JsonObject]) -> None:
     script = installed.folder / "script.json"
     script.write_text(json.dumps(tools), encoding="utf-8")
-    installed.rules(allow=["mcp__up", "Bash"])
-    installed.upstream("up", sys.executable, "-S", "-E", SCRIPTED, str(script))
+    installed.add_rules(allow=["mcp__up", "Bash"])
+    installed.add_upstream("up", sys.executable, "-S", "-E", SCRIPTED, str(script))
 
 
 def tool(result: JsonObject, **definition: Json) -> JsonObject:
@@ -44,11 +44,11 @@ async def test_a_resource_link_of_a_server_is_passed_on_and_never_followed(
     installed: Installation, era: Era
 ) -> None:
     """A46: nothing of the file that it names is in the answer."""
-    secret = installed.file("secret.txt", "a secret that nobody asked for")
+    secret = installed.write_file("secret.txt", "a secret that nobody asked for")
     link: JsonObject = {"type": "resource_link", "uri": secret.as_uri(), "name": "passwords"}
     scripted(installed, {"linked": tool({"content": [link]})})
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         result = await client.call_tool("up__linked", {})
 
     (block,) = result.content
@@ -75,7 +75,7 @@ async def test_the_name_of_a_server_cannot_forge_a_log_line(
         },
     )
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.list_tools()
 
     logs = [installed.folder / "stderr", *(installed.state / "logs").glob("*")]
@@ -97,8 +97,8 @@ async def test_a_server_killed_at_any_moment_leaves_no_truncated_file_under_a_fi
     drawn = random.Random(seed)
     results = installed.state / "results"
 
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         await server.call(0, "up__big0")
         with anyio.fail_after(60):
             await server.answer(0)

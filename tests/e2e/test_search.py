@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.client import ERAS, Era, Installation, extract_text
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 
@@ -37,44 +37,44 @@ def page() -> Generator[str, None, None]:
 async def test_files_are_found_by_name_and_by_content_without_those_a_rule_denies(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(deny=["Read(./secrets/**)"])
-    shown = installed.file("src/a.txt", "needle one\n")
-    installed.file("secrets/b.txt", "needle two\n")
+    installed.add_rules(deny=["Read(./secrets/**)"])
+    shown = installed.write_file("src/a.txt", "needle one\n")
+    installed.write_file("secrets/b.txt", "needle two\n")
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         named = await client.call_tool("Glob", {"pattern": "**/*.txt"})
         found = await client.call_tool("Grep", {"pattern": "needle"})
         lines = await client.call_tool("Grep", {"pattern": "needle", "output_mode": "content"})
         outside = await client.call_tool("Glob", {"pattern": "/etc/*"})
 
-    assert text_of(named) == str(shown)
-    assert "src/a.txt" in text_of(found)
-    assert "secrets" not in text_of(found) + text_of(lines)
-    assert "needle one" in text_of(lines)
+    assert extract_text(named) == str(shown)
+    assert "src/a.txt" in extract_text(found)
+    assert "secrets" not in extract_text(found) + extract_text(lines)
+    assert "needle one" in extract_text(lines)
     assert outside.is_error
 
 
 async def test_a_page_of_a_host_that_a_rule_names_comes_back_as_markdown(
     installed: Installation, era: Era, page: str
 ) -> None:
-    installed.rules(allow=["WebFetch(domain:127.0.0.1)"])
+    installed.add_rules(allow=["WebFetch(domain:127.0.0.1)"])
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         fetched = await client.call_tool("WebFetch", {"url": page})
 
-    assert not fetched.is_error, text_of(fetched)
-    assert "green & black" in text_of(fetched)
-    assert "<p>" not in text_of(fetched)
-    assert "x()" not in text_of(fetched)
+    assert not fetched.is_error, extract_text(fetched)
+    assert "green & black" in extract_text(fetched)
+    assert "<p>" not in extract_text(fetched)
+    assert "x()" not in extract_text(fetched)
 
 
 async def test_a_bare_allow_rule_does_not_permit_local_addresses(
     installed: Installation, era: Era, page: str
 ) -> None:
-    installed.rules(allow=["WebFetch"])
+    installed.add_rules(allow=["WebFetch"])
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         refused = await client.call_tool("WebFetch", {"url": page})
 
     assert refused.is_error
-    assert "WebFetch(domain:127.0.0.1)" in text_of(refused)
+    assert "WebFetch(domain:127.0.0.1)" in extract_text(refused)

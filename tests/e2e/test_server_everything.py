@@ -11,8 +11,8 @@ import pytest
 from mcp import Client
 from mcp.shared.subscriptions import ResourceUpdated
 
-from tests.support.client import ERAS, Era, Installation, text_of
-from tests.support.real_servers import EVERYTHING, npm_program
+from tests.support.client import ERAS, Era, Installation, extract_text
+from tests.support.real_servers import EVERYTHING, find_npm_program
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("era", ERAS)]
 
@@ -53,10 +53,12 @@ class Person:
 async def client_of(
     folder: Path, era: Era, person: Person, *deny: str
 ) -> AsyncGenerator[Client, None]:
-    installed = Installation(folder).rules(allow=["mcp__everything"], deny=list(deny))
-    installed.upstream("everything", npm_program(EVERYTHING, "mcp-server-everything"), "stdio")
+    installed = Installation(folder).add_rules(allow=["mcp__everything"], deny=list(deny))
+    installed.add_upstream(
+        "everything", find_npm_program(EVERYTHING, "mcp-server-everything"), "stdio"
+    )
     with anyio.fail_after(90):
-        async with installed.client(
+        async with installed.open_client(
             era,
             elicitation_callback=person.elicit,
             sampling_callback=person.sample,
@@ -83,14 +85,14 @@ async def test_its_requests_and_notifications_reach_the_client(tmp_path: Path, e
             progress_callback=on_progress,
         )
 
-    assert "Name: Ada" in text_of(form)
-    assert "a sampled answer" in text_of(sampled)
+    assert "Name: Ada" in extract_text(form)
+    assert "a sampled answer" in extract_text(sampled)
     assert person.asked == [
         "[everything] Please provide inputs for the following fields:",
         "sampling",
     ]
-    assert (tmp_path / "workspace").as_uri() in text_of(roots)
-    assert "completed" in text_of(long)
+    assert (tmp_path / "workspace").as_uri() in extract_text(roots)
+    assert "completed" in extract_text(long)
     assert reached == [1, 2, 3, 4]
 
 

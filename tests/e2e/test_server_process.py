@@ -13,7 +13,13 @@ from anyio import to_thread
 
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.wire.codec import decode, encode
-from tests.support.client import Installation, RawServer, raw_server, text_in, tools_call
+from tests.support.client import (
+    Installation,
+    RawServer,
+    build_tools_call,
+    extract_raw_text,
+    start_raw_server,
+)
 from tests.support.paths import UPSTREAMS
 
 INITIALIZE: JsonObject = {
@@ -45,7 +51,7 @@ def working_here(installed: Installation) -> list[int]:
     return found
 
 
-async def until_gone(installed: Installation) -> None:
+async def wait_until_gone(installed: Installation) -> None:
     with anyio.fail_after(15):
         for pid in working_here(installed):
             try:
@@ -59,7 +65,7 @@ async def until_gone(installed: Installation) -> None:
     assert working_here(installed) == []
 
 
-async def running_bash(server: RawServer, installed: Installation) -> None:
+async def find_running_bash(server: RawServer, installed: Installation) -> None:
     """A command that has started three processes and waits for them."""
     started = installed.workspace / "started"
     os.mkfifo(started)
@@ -70,13 +76,13 @@ async def running_bash(server: RawServer, installed: Installation) -> None:
     assert len(working_here(installed)) > 3
 
 
-def code_in(message: JsonObject) -> object:
+def read_error_code(message: JsonObject) -> object:
     error = message.get("error")
     return error["code"] if isinstance(error, dict) else None
 
 
 async def test_a_call_before_the_handshake_is_refused(installed: Installation) -> None:
-    async with raw_server(installed) as server:
+    async with start_raw_server(installed) as server:
         await server.call(1, "Read", file_path="x")
         with anyio.fail_after(20):
             answer = await server.answer(1)
@@ -87,26 +93,33 @@ async def test_a_call_before_the_handshake_is_refused(installed: Installation) -
 async def test_invalid_json_and_invalid_utf_8_are_answered_and_the_next_call_works(
     installed: Installation,
 ) -> None:
-    installed.file("a", "text")
-    async with raw_server(installed) as server:
-        await server.greet()
+    installed.write_file("a", "text")
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         await server.send(b"{not json", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}')
         await server.send(b'{"jsonrpc":"2.0","id":{},"method":"ping"}', b"[1]", b'{"id":true}')
         await server.call(2, "Read", file_path="a")
         with anyio.fail_after(20):
             answers = [await server.receive() for _ in range(6)]
 
-    assert [code_in(answer) for answer in answers] == [-32700, -32700, -32600, -32600, -32600, None]
-    assert text_in(answers[-1]) == "     1\ttext"
+    assert [read_error_code(answer) for answer in answers] == [
+        -32700,
+        -32700,
+        -32600,
+        -32600,
+        -32600,
+        None,
+    ]
+    assert extract_raw_text(answers[-1]) == "     1\ttext"
 
 
 async def test_requests_from_a_file_are_all_answered(installed: Installation) -> None:
-    installed.file("a", "text")
+    installed.write_file("a", "text")
     requests = installed.folder / "requests.jsonl"
     lines = [
         encode(INITIALIZE),
         encode({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        *(encode(tools_call(n, "Read", file_path="a")) for n in range(1, 4)),
+        *(encode(build_tools_call(n, "Read", file_path="a")) for n in range(1, 4)),
     ]
     requests.write_bytes(b"\n".join(lines))
 
@@ -122,13 +135,13 @@ async def test_requests_from_a_file_are_all_answered(installed: Installation) ->
 
 
 async def test_a_client_that_stops_reading_costs_bounded_memory(installed: Installation) -> None:
-    installed.rules(allow=["mcp__raw"])
+    installed.add_rules(allow=["mcp__raw"])
     upstream = str(UPSTREAMS / "raw.py")
-    installed.upstream("raw", sys.executable, upstream)
+    installed.add_upstream("raw", sys.executable, upstream)
     megabyte = "x" * 1_000_000
 
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         for number in range(100):
             await server.call(number, "raw__echo", text=megabyte)
         await server.call("last", "Read", file_path="nothing")
@@ -145,10 +158,10 @@ async def test_a_client_that_stops_reading_costs_bounded_memory(installed: Insta
 async def test_a_client_that_disappears_ends_the_server_and_all_it_started(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["Bash"])
-    async with raw_server(installed) as server:
-        await server.greet()
-        await running_bash(server, installed)
+    installed.add_rules(allow=["Bash"])
+    async with start_raw_server(installed) as server:
+        await server.handshake()
+        await find_running_bash(server, installed)
 
         await server.stdin.aclose()
         await server.stdout.aclose()
@@ -156,16 +169,16 @@ async def test_a_client_that_disappears_ends_the_server_and_all_it_started(
             code = await server.child.wait()
 
     assert code == 0
-    await until_gone(installed)
+    await wait_until_gone(installed)
 
 
 async def test_a_write_that_has_begun_is_whole_when_the_client_disappears(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["Edit(./**)"])
+    installed.add_rules(allow=["Edit(./**)"])
     content = "0123456789" * 2_000_000
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         await server.call(1, "Write", file_path="big", content=content)
         await server.stdin.aclose()
         with anyio.fail_after(30):
@@ -178,34 +191,34 @@ async def test_a_write_that_has_begun_is_whole_when_the_client_disappears(
 
 
 async def test_a_server_that_is_killed_leaves_no_process_behind(installed: Installation) -> None:
-    installed.rules(allow=["Bash", "mcp__demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
-    async with raw_server(installed) as server:
-        await server.greet()
-        await running_bash(server, installed)
+    installed.add_rules(allow=["Bash", "mcp__demo"])
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    async with start_raw_server(installed) as server:
+        await server.handshake()
+        await find_running_bash(server, installed)
 
         server.child.kill()
         with anyio.fail_after(20):
             await server.child.wait()
-        await until_gone(installed)
+        await wait_until_gone(installed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_shuts_the_server_down_in_order(
     installed: Installation, number: signal.Signals
 ) -> None:
-    installed.rules(allow=["Bash"])
-    async with raw_server(installed) as server:
-        await server.greet()
-        await running_bash(server, installed)
+    installed.add_rules(allow=["Bash"])
+    async with start_raw_server(installed) as server:
+        await server.handshake()
+        await find_running_bash(server, installed)
 
         server.child.send_signal(number)
         with anyio.fail_after(20):
             code = await server.child.wait()
 
     assert code == 128 + number
-    await until_gone(installed)
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled"]
+    await wait_until_gone(installed)
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled"]
     log = next((installed.state / "logs").glob("server-*.log")).read_text(encoding="utf-8")
     assert "Traceback" not in log
 
@@ -267,7 +280,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def seconds_for(server: RawServer, id: int, megabytes: int) -> float:
+async def measure_seconds(server: RawServer, id: int, megabytes: int) -> float:
     text = "x" * (megabytes * 1_000_000)
     begun = cpu_seconds(server.child.pid)
     await server.call(id, "raw__echo", text=text)
@@ -280,15 +293,15 @@ async def seconds_for(server: RawServer, id: int, megabytes: int) -> float:
 async def test_a_call_with_fifty_megabytes_takes_linear_time(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["mcp__raw"])
+    installed.add_rules(allow=["mcp__raw"])
     upstream = str(UPSTREAMS / "raw.py")
-    installed.upstream("raw", sys.executable, upstream)
+    installed.add_upstream("raw", sys.executable, upstream)
 
-    async with raw_server(installed) as server:
-        await server.greet()
-        await seconds_for(server, 1, 1)
-        small = min([await seconds_for(server, n, 10) for n in (2, 3)])
-        large = min([await seconds_for(server, n, 50) for n in (4, 5)])
+    async with start_raw_server(installed) as server:
+        await server.handshake()
+        await measure_seconds(server, 1, 1)
+        small = min([await measure_seconds(server, n, 10) for n in (2, 3)])
+        large = min([await measure_seconds(server, n, 50) for n in (4, 5)])
 
     # Linear is a factor of 5; quadratic would be 25.
     assert large / max(small, 0.05) < 15
@@ -297,13 +310,13 @@ async def test_a_call_with_fifty_megabytes_takes_linear_time(
 async def test_a_restart_of_an_upstream_harms_neither_the_server_nor_other_tools(
     installed: Installation,
 ) -> None:
-    installed.rules(allow=["mcp__raw"])
+    installed.add_rules(allow=["mcp__raw"])
     upstream = str(UPSTREAMS / "raw.py")
-    installed.upstream("raw", sys.executable, upstream)
-    installed.file("a", "text")
+    installed.add_upstream("raw", sys.executable, upstream)
+    installed.write_file("a", "text")
 
-    async with raw_server(installed) as server:
-        await server.greet()
+    async with start_raw_server(installed) as server:
+        await server.handshake()
         with anyio.fail_after(40):
             await server.call(1, "raw__crash")
             crashed = await server.answer(1)
@@ -312,21 +325,21 @@ async def test_a_restart_of_an_upstream_harms_neither_the_server_nor_other_tools
             await server.call(3, "raw__vendor")
             again = await server.answer(3)
 
-    assert "'raw' exited with code 3" in text_in(crashed)
-    assert "not repeated" in text_in(crashed)
-    assert text_in(read) == "     1\ttext"
+    assert "'raw' exited with code 3" in extract_raw_text(crashed)
+    assert "not repeated" in extract_raw_text(crashed)
+    assert extract_raw_text(read) == "     1\ttext"
     assert "result" in again
 
 
 async def test_a_rule_that_differs_from_a_tool_only_in_case_is_reported_with_the_first_list(
     installed: Installation,
 ) -> None:
-    installed.rules(deny=["mcp__demo__Recall", "mcp__demo__remember"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_rules(deny=["mcp__demo__Recall", "mcp__demo__remember"])
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
     listing: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     initialized: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     lines = b"".join(encode(each) + b"\n" for each in (INITIALIZE, initialized, listing))
-    stdin = installed.file("stdin", lines)
+    stdin = installed.write_file("stdin", lines)
 
     with stdin.open("rb") as requests:
         done = await anyio.run_process(
@@ -343,8 +356,8 @@ async def test_a_rule_that_differs_from_a_tool_only_in_case_is_reported_with_the
 async def test_a_rule_that_differs_from_a_server_only_in_case_is_reported_at_the_start(
     installed: Installation,
 ) -> None:
-    installed.rules(deny=["mcp__Demo"])
-    installed.upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
+    installed.add_rules(deny=["mcp__Demo"])
+    installed.add_upstream("demo", sys.executable, "-m", "mcp_dispatch.demo.upstream")
 
     done = await anyio.run_process(
         installed.command, input=b"", env=installed.environ, cwd=installed.workspace

@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from tests.support.client import Installation, text_of
+from tests.support.client import Installation, extract_text
 from tests.support.paths import UPSTREAMS
 from tests.support.upstreams.support import read_received, wait_for_message
 
@@ -21,8 +21,8 @@ ANSWERS = {"name": "Ada", "colour": "green"}
 
 def asking(installed: Installation, *options: str) -> Path:
     log = installed.folder / "log"
-    installed.rules(allow=["mcp__asking"])
-    installed.upstream("asking", sys.executable, ASKING, str(log), *options)
+    installed.add_rules(allow=["mcp__asking"])
+    installed.add_upstream("asking", sys.executable, ASKING, str(log), *options)
     return log
 
 
@@ -57,10 +57,10 @@ async def test_a_client_of_2025_answers_a_server_of_2026_that_asks_in_rounds(
     log = asking(installed, "--modern")
 
     with anyio.fail_after(90):
-        async with installed.client("legacy", elicitation_callback=answer) as client:
+        async with installed.open_client("legacy", elicitation_callback=answer) as client:
             greeted = await client.call_tool("asking__greet", {})
 
-    assert text_of(greeted) == "Ada green"
+    assert extract_text(greeted) == "Ada green"
     rounds = read_received(log, "tools/call")
     assert [each.get("requestState") for each in rounds] == [None, "[]", '["Ada"]']
     assert [[*each.get("inputResponses", {})] for each in rounds] == [[], ["name"], ["colour"]]
@@ -72,7 +72,7 @@ async def test_a_retry_that_is_cancelled_cancels_the_call_at_a_server_of_2025(
     log = asking(installed)
 
     with anyio.fail_after(90):
-        async with installed.client("2026-07-28", elicitation_callback=answer) as client:
+        async with installed.open_client("2026-07-28", elicitation_callback=answer) as client:
             first = await parked(client, "asking__ponder")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(retried, client, "asking__ponder", first)
@@ -86,7 +86,7 @@ async def test_a_retry_that_is_cancelled_cancels_the_call_at_a_server_of_2025(
         message["id"] for message in read_received(log) if message.get("method") == "tools/call"
     ]
     assert cancelled["requestId"] == calls[0]
-    assert text_of(again) == "Ada green"
+    assert extract_text(again) == "Ada green"
 
 
 async def test_a_state_that_comes_with_another_request_is_refused_and_the_call_waits_on(
@@ -95,7 +95,7 @@ async def test_a_state_that_comes_with_another_request_is_refused_and_the_call_w
     log = asking(installed)
 
     with anyio.fail_after(90):
-        async with installed.client("2026-07-28", elicitation_callback=answer) as client:
+        async with installed.open_client("2026-07-28", elicitation_callback=answer) as client:
             first = await parked(client, "asking__greet")
             with pytest.raises(MCPError, match="requestState"):
                 await retried(client, "asking__greet", first, other=1)
@@ -115,12 +115,12 @@ async def test_a_server_is_notified_when_its_roots_change(
     rules = {"allow": ["mcp__asking"], "additionalDirectories": [str(added)]}
 
     with anyio.fail_after(90):
-        async with installed.client() as client:
+        async with installed.open_client() as client:
             before = await client.call_tool("asking__roots", {})
             settings.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
             await wait_for_message(log, "notifications/roots/list_changed")
             after = await client.call_tool("asking__roots", {})
 
-    assert text_of(before).split() == [installed.workspace.as_uri()]
-    assert text_of(after).split() == [installed.workspace.as_uri(), added.as_uri()]
+    assert extract_text(before).split() == [installed.workspace.as_uri()]
+    assert extract_text(after).split() == [installed.workspace.as_uri(), added.as_uri()]
     assert len(read_received(log, "initialize")) == 1

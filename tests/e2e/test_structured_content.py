@@ -140,8 +140,8 @@ def tool(schema: Json, **results: JsonObject) -> JsonObject:
 def serving(installed: Installation, **tools: JsonObject) -> Installation:
     script = installed.folder / "script.json"
     script.write_text(json.dumps(tools), encoding="utf-8")
-    installed.rules(allow=["mcp__up"])
-    return installed.upstream("up", sys.executable, "-S", "-E", SCRIPTED, str(script))
+    installed.add_rules(allow=["mcp__up"])
+    return installed.add_upstream("up", sys.executable, "-S", "-E", SCRIPTED, str(script))
 
 
 def every_schema() -> dict[str, JsonObject]:
@@ -168,7 +168,7 @@ async def test_the_python_client_accepts_every_schema_and_both_shapes(
     serving(installed, **every_schema())
     results: dict[str, tuple[Any, Any]] = {}
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         await client.list_tools()
         for name in SCHEMAS:
             with anyio.fail_after(30):
@@ -249,7 +249,7 @@ async def test_broken_schemas_cost_the_python_client_nothing(
     serving(installed, **tools)
     outcomes: dict[str, Any] = {}
 
-    async with installed.client(era) as client:
+    async with installed.open_client(era) as client:
         listed = await client.list_tools()
         for name in tools:
             with anyio.fail_after(30):

@@ -9,7 +9,7 @@ import pytest
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.processes import kill_tree
 from mcp_dispatch.processes.children import ProcessGroup
-from tests.support.hook_server import EVENTS, HookDesk, SayingUpstream, documents, printing
+from tests.support.hook_server import EVENTS, HookServer, SayingUpstream, documents, printing
 from tests.support.web_server import answer, redirect, serving
 
 # The effects at exit code 0, at any other exit code, and at exit code 2. `yes` and `no` are the
@@ -77,7 +77,7 @@ async def children() -> AsyncIterator[ProcessGroup]:
 
 
 async def collect_effects(
-    desk: HookDesk, event: str, cells: dict[str, JsonObject]
+    desk: HookServer, event: str, cells: dict[str, JsonObject]
 ) -> dict[str, str]:
     """Run each handler separately and return its effect by name."""
     found: dict[str, str] = {}
@@ -102,7 +102,7 @@ async def test_the_output_and_exit_code_of_a_command_determine_its_effect(
     printed = documents(event)
 
     found = await collect_effects(
-        HookDesk(children, tmp_path),
+        HookServer(children, tmp_path),
         event,
         {f"{kind} {code}": printing(text, code) for kind, text in printed for code in codes},
     )
@@ -135,7 +135,7 @@ async def test_the_body_and_status_of_an_http_response_determine_its_effect(
             for status in statuses
         }
         found = await collect_effects(
-            HookDesk(children, tmp_path),
+            HookServer(children, tmp_path),
             event,
             {**cells, "moved": {"type": "http", "url": server.url("/moved")}},
         )
@@ -160,7 +160,7 @@ async def test_the_text_of_a_tool_result_determines_its_effect(
     for kind, text in printed:
         results[kind] = {"content": [{"type": "text", "text": text}]}
         results[f"{kind} failed"] = {**results[kind], "isError": True}
-    desk = HookDesk(children, tmp_path, SayingUpstream(results))
+    desk = HookServer(children, tmp_path, SayingUpstream(results))
 
     found = await collect_effects(
         desk,
@@ -194,7 +194,7 @@ async def test_a_broken_command_decides_nothing_and_leaves_no_process(
         name: {"type": "command", **options} for name, options in BROKEN.items()
     }
 
-    found = await collect_effects(HookDesk(children, tmp_path), event, cells)
+    found = await collect_effects(HookServer(children, tmp_path), event, cells)
 
     # Oversized text still counts as text; the model gets a file and a preview of it.
     flood = "C" if event == "SessionStart" else "-"
@@ -225,6 +225,6 @@ async def test_a_broken_hook_with_on_failure_block_blocks_every_blockable_event(
         name: {**cell, "onFailure": "block"} for name, cell in cells.items()
     }
 
-    found = await collect_effects(HookDesk(children, tmp_path), event, guards)
+    found = await collect_effects(HookServer(children, tmp_path), event, guards)
 
     assert found == dict.fromkeys(cells, GUARDED.get(event, "F"))

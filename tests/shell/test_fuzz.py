@@ -8,7 +8,7 @@ import pytest
 
 from mcp_dispatch.shell.analyze import parse_shell_text
 from mcp_dispatch.shell.ast import Form, PlainScript
-from tests.support.shell_oracle import COUNT, SEED, compared
+from tests.support.shell_oracle import COUNT, SEED, compare_runs
 
 NOISE = [
     *("aa", "bb", "c1", "-d", "--e=f", "g=", "h+=", "1", "2", "12", "in", "é", "do", "fi", "then"),
@@ -115,7 +115,7 @@ def test_bash_runs_nothing_that_the_script_parser_misses(
     # They start ten times as many processes as plain texts do, mostly in loops.
     believed = generate_plain_texts(COUNT // 2, SEED)
 
-    started = compared(believed, tmp_path)
+    started = compare_runs(believed, tmp_path)
 
     assert started > COUNT / 2, "the oracle saw too little to be believed"
     forms = {reading.form for _, reading in believed}

@@ -18,7 +18,7 @@ from mcp_dispatch.shell.ast import (
 from mcp_dispatch.shell.fallback_tokens import tokenize_unparsed
 from mcp_dispatch.shell.plain_parser import parse_plain
 from mcp_dispatch.shell.syntax import MAX_COMMAND_CHARS
-from tests.support.shell_oracle import COUNT, SEED, compared
+from tests.support.shell_oracle import COUNT, SEED, compare_runs
 
 E = EXPANSION
 
@@ -239,6 +239,6 @@ def test_bash_runs_nothing_that_the_plain_parser_misses(
 ):
     believed = generate_plain_texts(COUNT, SEED)
 
-    started = compared(believed, tmp_path)
+    started = compare_runs(believed, tmp_path)
 
     assert started > COUNT / 2, "the oracle saw too little to be believed"

@@ -36,25 +36,25 @@ class Installation:
         self.config.mkdir()
         self._flags: list[str] = []
 
-    def rules(self, **permissions: Sequence[str] | str | bool) -> "Installation":
-        return self.settings({"permissions": dict(permissions)})
+    def add_rules(self, **permissions: Sequence[str] | str | bool) -> "Installation":
+        return self.add_settings({"permissions": dict(permissions)})
 
-    def settings(self, content: Mapping[str, Any]) -> "Installation":
+    def add_settings(self, content: Mapping[str, Any]) -> "Installation":
         path = self.folder / f"settings-{len(self._flags)}.json"
         path.write_text(json.dumps(content, indent=2), encoding="utf-8")
-        return self.flags("--settings", str(path))
+        return self.add_flags("--settings", str(path))
 
-    def upstream(self, name: str, *command: str, **more: Any) -> "Installation":
+    def add_upstream(self, name: str, *command: str, **more: Any) -> "Installation":
         path = self.folder / f"servers-{name}.json"
         entry = {"command": command[0], "args": list(command[1:]), **more}
         path.write_text(json.dumps({"mcpServers": {name: entry}}), encoding="utf-8")
-        return self.flags("--mcp-config", str(path))
+        return self.add_flags("--mcp-config", str(path))
 
-    def flags(self, *flags: str) -> "Installation":
+    def add_flags(self, *flags: str) -> "Installation":
         self._flags += flags
         return self
 
-    def file(self, name: str, content: str | bytes) -> Path:
+    def write_file(self, name: str, content: str | bytes) -> Path:
         path = self.workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -69,14 +69,14 @@ class Installation:
         named = ["--workspace", str(self.workspace), "--state-dir", str(self.state)]
         return [sys.executable, "-m", "mcp_dispatch", "serve", *named, *self._flags]
 
-    def command_for(self, command: str, *words: str) -> list[str]:
+    def build_command(self, command: str, *words: str) -> list[str]:
         """Another command with the flags of this installation."""
         return [*(command if word == "serve" else word for word in self.command), *words]
 
     def run(self, command: str, *words: str, said: str = "") -> "subprocess.CompletedProcess[str]":
         """The same, run to its end; `said` is its standard input."""
         return subprocess.run(
-            self.command_for(command, *words),
+            self.build_command(command, *words),
             env=self.environ,
             input=said,
             capture_output=True,
@@ -86,7 +86,9 @@ class Installation:
         )
 
     @asynccontextmanager
-    async def client(self, era: Era = "legacy", **callbacks: Any) -> AsyncGenerator[Client, None]:
+    async def open_client(
+        self, era: Era = "legacy", **callbacks: Any
+    ) -> AsyncGenerator[Client, None]:
         command, *args = self.command
         server = StdioServerParameters(
             command=command, args=args, env=self.environ, cwd=self.workspace
@@ -96,14 +98,14 @@ class Installation:
             async with Client(transport, mode=era, **callbacks) as client:
                 yield client
 
-    def journal(self) -> list[JsonObject]:
+    def read_journal(self) -> list[JsonObject]:
         files = sorted((self.state / "journal").glob("*.jsonl"))
         lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
         entries: list[Json] = [json.loads(line) for line in lines]
         return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def text_of(result: CallToolResult) -> str:
+def extract_text(result: CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
@@ -142,7 +144,7 @@ class RawServer:
             if message.get("id") == id and "method" not in message:
                 return message
 
-    async def greet(self, capabilities: JsonObject | None = None) -> None:
+    async def handshake(self, capabilities: JsonObject | None = None) -> None:
         await self.send(
             {
                 "jsonrpc": "2.0",
@@ -159,16 +161,16 @@ class RawServer:
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def call(self, id: Json, name: str, /, **arguments: Json) -> None:
-        await self.send(tools_call(id, name, **arguments))
+        await self.send(build_tools_call(id, name, **arguments))
 
 
-def tools_call(id: Json, name: str, /, **arguments: Json) -> JsonObject:
+def build_tools_call(id: Json, name: str, /, **arguments: Json) -> JsonObject:
     params: JsonObject = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 
 
 @asynccontextmanager
-async def raw_server(installation: Installation) -> AsyncGenerator[RawServer, None]:
+async def start_raw_server(installation: Installation) -> AsyncGenerator[RawServer, None]:
     """Ends the process by closing its stdin, as clients do, unless the test ended it already."""
     async with await anyio.open_process(
         installation.command, env=installation.environ, cwd=installation.workspace, stderr=None
@@ -184,7 +186,7 @@ async def raw_server(installation: Installation) -> AsyncGenerator[RawServer, No
                 child.kill()
 
 
-def text_in(message: JsonObject) -> str:
+def extract_raw_text(message: JsonObject) -> str:
     """The text of a raw answer to `tools/call`."""
     result = message["result"]
     assert isinstance(result, dict)

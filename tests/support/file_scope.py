@@ -43,13 +43,13 @@ async def call(tool: Tool, scope: FileScope, **arguments: Json) -> ToolResult:
     return result
 
 
-def text_of(result: ToolResult) -> str:
+def extract_result_text(result: ToolResult) -> str:
     """The one text block of a result, which must not be an error."""
     assert not result.is_error, result.wire
     return _text(result)
 
 
-def error_of(result: ToolResult) -> str:
+def extract_error(result: ToolResult) -> str:
     assert result.is_error, result.wire
     return _text(result)
 

@@ -15,7 +15,7 @@ from mcp_dispatch.fs.state_dir import StateDirectory
 from mcp_dispatch.model.calls import Completed, Outcome, ToolCall
 from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.model.outcome import Refusal
-from tests.support.client import text_in
+from tests.support.client import extract_raw_text
 from tests.support.stand_ins import ScriptedCaller
 
 
@@ -97,4 +97,4 @@ def _extract_text(outcome: Outcome) -> str:
     if isinstance(outcome, Refusal):
         return outcome.message
     assert isinstance(outcome, Completed)
-    return text_in({"result": outcome.wire})
+    return extract_raw_text({"result": outcome.wire})

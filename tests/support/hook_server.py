@@ -99,7 +99,7 @@ def executed(failed: bool = False) -> Executed:
 
 
 @dataclass(frozen=True)
-class HookDesk:
+class HookServer:
     """`effect` tells the hooks of an event and says what came of it: A(llow or accept), ? (ask),
     D(eny, decline or complaint), C(ontext), S(top), R(etry), F(ailed)."""
 

@@ -23,7 +23,7 @@ LINE_BYTES = 10_000
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-class Serving:
+class HttpServerProcess:
     """A server that has said where it is."""
 
     def __init__(self, child: Process, said: list[str], errors: BufferedByteReceiveStream) -> None:
@@ -73,12 +73,12 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(
+async def start_http_server(
     installed: Installation,
     *flags: str,
     http: str = "127.0.0.1:0",
     environ: Mapping[str, str] | None = None,
-) -> AsyncGenerator[Serving, None]:
+) -> AsyncGenerator[HttpServerProcess, None]:
     """Asks the server to end, unless the test has ended it already."""
     async with await anyio.open_process(
         [*installed.command, "--http", http, *flags],
@@ -93,7 +93,7 @@ async def serving(
         try:
             with anyio.fail_after(30):
                 lines = [await errors.receive_until(b"\n", LINE_BYTES) for _ in range(2)]
-            running = Serving(child, [line.decode() for line in lines], errors)
+            running = HttpServerProcess(child, [line.decode() for line in lines], errors)
             yield running
             if child.returncode is None:
                 child.terminate()

@@ -52,7 +52,7 @@ class MessagesApi:
 
 
 @contextmanager
-def messages_api(script: Sequence[Block]) -> Generator[tuple[MessagesApi, str]]:
+def serve_messages_api(script: Sequence[Block]) -> Generator[tuple[MessagesApi, str]]:
     """The played script and its address."""
     api = MessagesApi(script)
 

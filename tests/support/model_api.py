@@ -52,7 +52,7 @@ class ModelApi:
 
 
 @asynccontextmanager
-async def model_api(*script: Message) -> AsyncGenerator[ModelApi, None]:
+async def serve_model_api(*script: Message) -> AsyncGenerator[ModelApi, None]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     api = ModelApi(listener.extra(SocketAttribute.local_port), list(script))
     async with listener, anyio.create_task_group() as tasks:

@@ -21,18 +21,18 @@ TIME = "mcp-server-time"
 INSTALL_SECONDS = 180
 
 
-def npm_program(package: str, program: str) -> str:
+def find_npm_program(package: str, program: str) -> str:
     """The path of `program`, which `package` ("@scope/name@version") brings.
 
     Skips the test, with the reason, where npm cannot install it.
     """
-    folder = npm_folder(package)
+    folder = install_npm_package(package)
     found = folder / "node_modules" / ".bin" / program
     assert found.exists(), f"{package} brings no program {program}"
     return str(found)
 
 
-def npm_folder(*packages: str) -> Path:
+def install_npm_package(*packages: str) -> Path:
     """A folder whose `node_modules` holds the packages."""
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
@@ -50,7 +50,7 @@ def npm_folder(*packages: str) -> Path:
     return folder
 
 
-def pip_folder(*packages: str) -> Path:
+def install_pip_package(*packages: str) -> Path:
     """The programs that the packages bring, in an environment of their own."""
     folder = PYTHON_CACHE / "+".join(packages)
 

@@ -79,7 +79,7 @@ def expected_files(reading: PlainScript) -> set[str] | None:
     return {"aa", *(one.target.value for one in written)}
 
 
-def compared(believed: Iterable[tuple[str, PlainScript]], root: Path) -> int:
+def compare_runs(believed: Iterable[tuple[str, PlainScript]], root: Path) -> int:
     """How many argument lists bash started; fails at the first that its reading lacks."""
     readings = list(believed)
     run_in_bash([text for text, _ in readings], root)

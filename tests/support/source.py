@@ -23,7 +23,7 @@ _UNCOUNTED_DECORATORS = frozenset({"property", "cached_property", "setter", "com
 
 
 @cache
-def package_modules() -> dict[str, ast.Module]:
+def load_package_modules() -> dict[str, ast.Module]:
     """Return every module of the package by its path relative to the package."""
     return {
         path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_bytes())
@@ -41,22 +41,22 @@ def walk_functions(tree: ast.Module) -> Iterator[FunctionNode]:
             yield node
 
 
-def starts_with_verb(name: str) -> bool:
+def has_verb_first(name: str) -> bool:
     word = name.strip("_").split("_")[0].lower()
-    return word in _verbs() or word in _USUAL_PREFIXES
+    return word in _load_verbs() or word in _USUAL_PREFIXES
 
 
 def has_counted_name(node: FunctionNode) -> bool:
     """Properties, commands and fixtures are nouns, and dunder methods are named by Python."""
-    return not node.name.startswith("__") and not decorator_names(node) & _UNCOUNTED_DECORATORS
+    return not node.name.startswith("__") and not list_decorator_names(node) & _UNCOUNTED_DECORATORS
 
 
-def decorator_names(node: FunctionNode | ast.ClassDef) -> set[str]:
+def list_decorator_names(node: FunctionNode | ast.ClassDef) -> set[str]:
     calls = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
     return {each.id if isinstance(each, ast.Name) else getattr(each, "attr", "") for each in calls}
 
 
-def imported_modules(tree: ast.Module) -> set[str]:
+def list_imported_modules(tree: ast.Module) -> set[str]:
     """Return the dotted names of everything that a module imports, at any depth of nesting."""
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -69,5 +69,5 @@ def imported_modules(tree: ast.Module) -> set[str]:
 
 
 @cache
-def _verbs() -> frozenset[str]:
+def _load_verbs() -> frozenset[str]:
     return frozenset((SUPPORT / "verbs.txt").read_text(encoding="utf-8").split())

@@ -55,7 +55,7 @@ def call(id: Json, tool: str, arguments: JsonObject | None = None) -> JsonObject
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 
 
-async def until(reached: Callable[[], bool]) -> None:
+async def wait_until(reached: Callable[[], bool]) -> None:
     """Let the event loop turn, which also looks at the pipes, until something has come true."""
     with anyio.fail_after(10):
         while not reached():
@@ -73,7 +73,7 @@ async def until_steady(measure: Callable[[], int], turns: int = 2000) -> None:
 
 
 @asynccontextmanager
-async def served(
+async def serve_toy_server(
     limits: StdioLimits | None = None,
 ) -> AsyncGenerator[tuple[ToyClient, Toys, StdioStreams]]:
     """A toy server in this process and a client of it, connected by two pipes."""

@@ -11,7 +11,7 @@ import pytest
 from mcp_dispatch.model.json import Json
 from tests.support.client import Installation
 from tests.support.paths import SUPPORT
-from tests.support.real_servers import npm_folder
+from tests.support.real_servers import install_npm_package
 
 SCRIPT = SUPPORT / "typescript" / "client.mjs"
 SECONDS = 120
@@ -32,7 +32,7 @@ class TypeScript:
         plan = {
             "sdk": self.sdk,
             "mode": self.mode,
-            "folder": str(npm_folder(self.package)),
+            "folder": str(install_npm_package(self.package)),
             "server": {
                 "command": command,
                 "args": arguments,
@@ -70,4 +70,4 @@ def node() -> str:
         version = subprocess.run([found, "--version"], capture_output=True, encoding="utf-8")
         if int(version.stdout.removeprefix("v").partition(".")[0] or 0) >= 20:
             return found
-    return str(npm_folder("node@22") / "node_modules" / "node" / "bin" / "node")
+    return str(install_npm_package("node@22") / "node_modules" / "node" / "bin" / "node")

@@ -29,7 +29,7 @@ from mcp_dispatch.upstream.supervisor import Supervisor
 from mcp_dispatch.upstream.tool import build_server_tools
 from mcp_dispatch.upstream.transports.open import LaunchContext
 from mcp_dispatch.wire.codec import encode
-from tests.support.client import Installation, RawServer, raw_server
+from tests.support.client import Installation, RawServer, start_raw_server
 from tests.support.stand_ins import ScriptedCaller
 from tests.support.upstreams.support import RAW, list_starts, read_received
 
@@ -157,7 +157,7 @@ async def test_a_client_with_the_cached_list_is_notified_of_the_new_one(tmp_path
     log = tmp_path / "log"
     switch = tmp_path / "switch"
     command = (sys.executable, "-S", "-E", RAW, "--log", str(log), "--late-if", str(switch))
-    installed.upstream("raw", *command)
+    installed.add_upstream("raw", *command)
 
     async def listed(server: RawServer, id: str) -> list[str]:
         await server.send({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {}})
@@ -168,12 +168,12 @@ async def test_a_client_with_the_cached_list_is_notified_of_the_new_one(tmp_path
         return [str(tool["name"]) for tool in tools if isinstance(tool, dict)]
 
     with anyio.fail_after(60):
-        async with raw_server(installed) as server:
-            await server.greet()
+        async with start_raw_server(installed) as server:
+            await server.handshake()
             before = await listed(server, "1")
         switch.touch()
-        async with raw_server(installed) as server:
-            await server.greet()
+        async with start_raw_server(installed) as server:
+            await server.handshake()
             old = await listed(server, "2")
             while (await server.receive()).get("method") != "notifications/tools/list_changed":
                 pass

@@ -29,7 +29,7 @@ from mcp_dispatch.wire.sdk import (
     is_open,
 )
 from mcp_dispatch.wire.sdk_streams import MessageReader, MessageWriter
-from tests.support.toy_client import ToyClient, served
+from tests.support.toy_client import ToyClient, serve_toy_server
 from tests.support.toy_stdio_server import TOOL, Toys
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
@@ -53,7 +53,7 @@ async def _accept(
 @asynccontextmanager
 async def _connect(mode: str) -> AsyncGenerator[tuple[Client, Toys]]:
     """Connect a real SDK client to the toy server over two pipes."""
-    async with served() as (pipes, toys, _):
+    async with serve_toy_server() as (pipes, toys, _):
 
         @asynccontextmanager
         async def transport() -> AsyncGenerator[tuple[MessageReader, MessageWriter]]:
@@ -163,7 +163,7 @@ async def _open_raw() -> AsyncGenerator[Callable[..., Any]]:
     async def ignore(*_: object) -> dict[str, Any]:
         return {}
 
-    async with served() as (pipes, _, _):
+    async with serve_toy_server() as (pipes, _, _):
         dispatcher = JSONRPCDispatcher[TransportContext](*_open_streams(pipes))
         async with anyio.create_task_group() as tasks:
             await tasks.start(dispatcher.run, ignore, ignore)

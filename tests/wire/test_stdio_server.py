@@ -8,7 +8,7 @@ from anyio import fail_after, wait_all_tasks_blocked
 
 from mcp_dispatch.model.json import Json, JsonObject
 from mcp_dispatch.wire.stdio_server import InFlightRequests, StdioLimits
-from tests.support.toy_client import ToyClient, served, until, until_steady
+from tests.support.toy_client import ToyClient, serve_toy_server, until_steady, wait_until
 
 
 def _build_error(id: Json, code: int, message: str) -> JsonObject:
@@ -63,7 +63,7 @@ async def test_an_odd_line_is_answered_and_the_next_call_served(
 ) -> None:
     limits = StdioLimits(line_bytes=200_000 if line.startswith(b"[[") else 5000)
 
-    async with served(limits) as (client, _, _):
+    async with serve_toy_server(limits) as (client, _, _):
         await client.send(line)
         first = await client.answer()
         await client.call(2, "echo", {"n": 10**30})
@@ -79,7 +79,7 @@ async def test_an_odd_line_is_answered_and_the_next_call_served(
 async def test_crlf_blank_lines_a_byte_order_mark_and_stray_responses_are_tolerated(
     prefix: bytes,
 ) -> None:
-    async with served() as (client, _, _):
+    async with serve_toy_server() as (client, _, _):
         await client.send(b"\r\n\n", prefix + b'{"jsonrpc":"2.0","id":"a","method":"ping"}\r')
         answer = await client.answer()
 
@@ -87,7 +87,7 @@ async def test_crlf_blank_lines_a_byte_order_mark_and_stray_responses_are_tolera
 
 
 async def test_a_last_line_without_a_newline_is_served_before_the_end() -> None:
-    async with served() as (client, _, _):
+    async with serve_toy_server() as (client, _, _):
         await client.writer.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         await client.writer.send(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}')
         client.stop_writing()
@@ -98,7 +98,7 @@ async def test_a_last_line_without_a_newline_is_served_before_the_end() -> None:
 
 @pytest.mark.parametrize("again", [7, "7"])
 async def test_an_id_already_in_flight_is_refused_until_it_is_free(again: Json) -> None:
-    async with served() as (client, toys, _):
+    async with serve_toy_server() as (client, toys, _):
         await client.call(7, "wait")
         await client.call(again, "echo")
         refused = await client.answer()
@@ -117,7 +117,7 @@ async def test_an_id_already_in_flight_is_refused_until_it_is_free(again: Json) 
 
 
 async def test_requests_over_the_bound_are_refused_while_cancels_pass() -> None:
-    async with served(StdioLimits(requests=2)) as (client, toys, _):
+    async with serve_toy_server(StdioLimits(requests=2)) as (client, toys, _):
         await client.call(1, "wait")
         await client.call(2, "wait")
         await client.call(3, "echo")
@@ -135,7 +135,7 @@ async def test_requests_over_the_bound_are_refused_while_cancels_pass() -> None:
 
 
 async def test_the_bytes_of_requests_in_flight_are_bounded_too() -> None:
-    async with served(StdioLimits(request_bytes=10_000)) as (client, _, _):
+    async with serve_toy_server(StdioLimits(request_bytes=10_000)) as (client, _, _):
         await client.call(1, "wait", {"pad": "x" * 20_000})
         await client.call(2, "echo")
         refused = await client.answer()
@@ -144,7 +144,7 @@ async def test_the_bytes_of_requests_in_flight_are_bounded_too() -> None:
 
 
 async def test_an_answer_without_a_json_form_becomes_an_error_for_its_request() -> None:
-    async with served() as (client, _, _):
+    async with serve_toy_server() as (client, _, _):
         await client.call(1, "surrogate")
         answer = await client.answer()
 
@@ -158,7 +158,7 @@ async def test_an_answer_without_a_json_form_becomes_an_error_for_its_request() 
 async def test_progress_too_large_for_a_float_does_not_end_the_connection() -> None:
     hostile: JsonObject = {"progressToken": 1, "progress": 10**400}
 
-    async with served() as (client, _, _):
+    async with serve_toy_server() as (client, _, _):
         await client.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": hostile})
         refused = await client.answer()
         await client.call(1, "echo")
@@ -171,7 +171,7 @@ async def test_progress_too_large_for_a_float_does_not_end_the_connection() -> N
 
 
 async def test_at_the_end_of_input_a_call_in_flight_is_cancelled_and_answered() -> None:
-    async with served() as (client, toys, _):
+    async with serve_toy_server() as (client, toys, _):
         await client.call(1, "wait")
         await toys.started.wait()
         client.stop_writing()
@@ -185,7 +185,7 @@ async def test_a_cancelled_server_still_answers_what_is_in_flight() -> None:
     answer: Json = None
 
     with anyio.CancelScope() as everything:
-        async with served() as (client, toys, _):
+        async with serve_toy_server() as (client, toys, _):
             await client.call(1, "wait")
             await toys.started.wait()
             everything.cancel()
@@ -196,7 +196,7 @@ async def test_a_cancelled_server_still_answers_what_is_in_flight() -> None:
 
 
 async def test_a_broken_answer_to_our_question_fails_the_call_that_asked() -> None:
-    async with served() as (client, _, _):
+    async with serve_toy_server() as (client, _, _):
         await client.call(1, "ask")
         question = await client.answer()
         assert isinstance(question, dict)
@@ -229,9 +229,9 @@ async def test_the_end_of_a_file_does_not_wait_for_requests_that_never_end() -> 
 
 
 async def test_answers_already_given_are_written_after_the_end_of_input() -> None:
-    async with served() as (client, _, stdio):
+    async with serve_toy_server() as (client, _, stdio):
         await client.call(1, "big", {"size": 1_000_000})
-        await until(lambda: stdio.write_queue.queued_bytes > 1_000_000)
+        await wait_until(lambda: stdio.write_queue.queued_bytes > 1_000_000)
         client.stop_writing()
         with fail_after(5):
             answer = await client.answer()
@@ -243,20 +243,20 @@ async def test_answers_already_given_are_written_after_the_end_of_input() -> Non
 async def test_a_cancelled_call_with_a_half_written_response_corrupts_no_line() -> None:
     cancel: JsonObject = {"requestId": 1}
 
-    async with served() as (client, _, stdio):
+    async with serve_toy_server() as (client, _, stdio):
         await client.call(1, "big", {"size": 1_000_000})
-        await until(lambda: stdio.write_queue.queued_bytes > 1_000_000)
+        await wait_until(lambda: stdio.write_queue.queued_bytes > 1_000_000)
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
         before = stdio.write_queue.queued_bytes
         await client.call(2, "echo")
-        await until(lambda: stdio.write_queue.queued_bytes > before)
+        await wait_until(lambda: stdio.write_queue.queued_bytes > before)
         answers = [await client.answer(), await client.answer()]
 
     assert [answer["id"] for answer in answers if isinstance(answer, dict)] == [1, 2]
 
 
 async def test_a_broken_output_ends_the_reading_and_cancels_what_runs() -> None:
-    async with served() as (client, toys, stdio):
+    async with serve_toy_server() as (client, toys, stdio):
         await client.call(1, "wait")
         await toys.started.wait()
         client.stop_reading()
@@ -267,7 +267,7 @@ async def test_a_broken_output_ends_the_reading_and_cancels_what_runs() -> None:
 
 
 async def test_a_client_that_reads_nothing_holds_up_new_calls_but_not_the_reading() -> None:
-    async with served(StdioLimits(queued_bytes=1_000_000)) as (client, _, stdio):
+    async with serve_toy_server(StdioLimits(queued_bytes=1_000_000)) as (client, _, stdio):
         for id in range(50):
             await client.call(id, "big", {"size": 500_000})
         await until_steady(lambda: stdio.write_queue.queued_bytes)
@@ -291,7 +291,11 @@ async def test_reading_pauses_while_a_client_does_not_read_its_error_responses()
             await client.call(id, "echo")
             sent.append(id)
 
-    async with served(StdioLimits(requests=1, queued_bytes=100_000)) as (client, _, stdio):
+    async with serve_toy_server(StdioLimits(requests=1, queued_bytes=100_000)) as (
+        client,
+        _,
+        stdio,
+    ):
         await client.call("first", "wait")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send, client)
@@ -321,7 +325,7 @@ async def test_fifty_megabytes_take_time_linear_in_their_size(direction: str) ->
         size = megabytes * 1_000_000
         return ("echo", {"pad": "x" * size}) if direction == "request" else ("big", {"size": size})
 
-    async with served() as (client, _, _):
+    async with serve_toy_server() as (client, _, _):
         ten = min([await _measure_seconds(client, n, *arguments(10)) for n in range(3)])
         fifty = min([await _measure_seconds(client, n, *arguments(50)) for n in range(2)])
 

@@ -66,7 +66,7 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """Start one server for all tests of this module; none of them changes its state."""
     installed = Installation(tmp_path_factory.mktemp("auth"))
-    installed.settings(
+    installed.add_settings(
         {
             "dispatch": {
                 "http": {
@@ -302,7 +302,7 @@ def test_the_token_is_in_no_log(server: Server, tmp_path_factory: pytest.TempPat
 
 
 def test_commands_do_not_see_the_token(tmp_path: Path) -> None:
-    installed = Installation(tmp_path).rules(allow=["Bash"])
+    installed = Installation(tmp_path).add_rules(allow=["Bash"])
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
     params = {"name": "Bash", "arguments": {"command": "env"}}
     lines = [

@@ -19,16 +19,23 @@ from mcp_dispatch.model.json import JsonObject
 from mcp_dispatch.server.http.active_requests import ActiveRequests
 from mcp_dispatch.server.http.backpressure import Backpressure, IdleTimeouts
 from mcp_dispatch.server.http.body_limit import BodyLimiter, BodyRejected
-from tests.support.client import ERAS, Era, Installation, text_in, text_of, tools_call
+from tests.support.client import (
+    ERAS,
+    Era,
+    Installation,
+    build_tools_call,
+    extract_raw_text,
+    extract_text,
+)
 from tests.support.http_server_process import (
     ACCEPT,
-    Serving,
+    HttpServerProcess,
     events,
     initialize,
     is_alive,
     modern,
     open_session,
-    serving,
+    start_http_server,
     until_gone,
 )
 from tests.support.paths import UPSTREAMS
@@ -51,13 +58,13 @@ async def write_fifo(fifo: Path, word: str) -> None:
 async def test_a_call_may_finish_when_the_server_is_told_to_stop(
     installed: Installation, era: Era, number: signal.Signals
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     started, go = installed.workspace / "started", installed.workspace / "go"
     os.mkfifo(started)
     os.mkfifo(go)
     answers: list[str] = []
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
 
         async def call() -> None:
             answers.append(await call_bash(server, era, WAIT_FOR_WORD))
@@ -75,22 +82,22 @@ async def test_a_call_may_finish_when_the_server_is_told_to_stop(
     assert (code, last_words) == (128 + number, "")
 
 
-async def call_bash(server: Serving, era: Era, command: str) -> str:
+async def call_bash(server: HttpServerProcess, era: Era, command: str) -> str:
     """Return the text of the result or of the error."""
     async with server.http() as http:
         if era == "legacy":
             session = await open_session(http, server.url)
-            answer = await session.post(tools_call(1, "Bash", command=command))
+            answer = await session.post(build_tools_call(1, "Bash", command=command))
             message = events(answer)[-1]
         else:
             headers, body = modern("tools/call", name="Bash", arguments={"command": command})
             answer = await http.post(server.url, headers=headers, json=body)
             message: JsonObject = answer.json()
     error = message.get("error")
-    return str(error["message"]) if isinstance(error, dict) else text_in(message)
+    return str(error["message"]) if isinstance(error, dict) else extract_raw_text(message)
 
 
-async def wait_until_closed(server: Serving) -> None:
+async def wait_until_closed(server: HttpServerProcess) -> None:
     """Wait until the server accepts no more connections."""
     url = httpx2.URL(server.url)
     with anyio.fail_after(10):
@@ -106,11 +113,11 @@ async def wait_until_closed(server: Serving) -> None:
 async def test_a_call_that_does_not_finish_is_cancelled_and_answered(
     installed: Installation, era: Era
 ) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
     answers: list[str] = []
 
-    async with serving(installed) as server, anyio.create_task_group() as calls:
+    async with start_http_server(installed) as server, anyio.create_task_group() as calls:
 
         async def call() -> None:
             command = "echo $$ > started; sleep 613"
@@ -128,14 +135,14 @@ async def test_a_call_that_does_not_finish_is_cancelled_and_answered(
         assert (code, took < 15) == (128 + signal.SIGTERM, True)
 
     assert answers == ["the call was cancelled: the server is stopping"]
-    assert [entry["outcome"] for entry in installed.journal()] == ["cancelled"]
+    assert [entry["outcome"] for entry in installed.read_journal()] == ["cancelled"]
 
 
 async def test_a_second_signal_ends_the_server_at_once(installed: Installation) -> None:
-    installed.rules(allow=["Bash"])
+    installed.add_rules(allow=["Bash"])
     os.mkfifo(installed.workspace / "started")
 
-    async with serving(installed) as server, anyio.create_task_group() as calls:
+    async with start_http_server(installed) as server, anyio.create_task_group() as calls:
 
         async def call() -> None:
             with suppress(httpx2.HTTPError, IndexError):
@@ -154,7 +161,7 @@ async def test_a_second_signal_ends_the_server_at_once(installed: Installation) 
 
 async def test_open_streams_do_not_delay_the_shutdown(installed: Installation) -> None:
     async with (
-        serving(installed) as server,
+        start_http_server(installed) as server,
         server.client("2026-07-28") as newer,
         newer.listen(tools_list_changed=True),
         server.http() as http,
@@ -172,9 +179,9 @@ async def test_open_streams_do_not_delay_the_shutdown(installed: Installation) -
 
 
 async def test_sessions_over_the_limit_are_refused_until_one_ends(installed: Installation) -> None:
-    installed.settings({"dispatch": {"http": {"maxSessions": 2}}})
+    installed.add_settings({"dispatch": {"http": {"maxSessions": 2}}})
 
-    async with serving(installed) as server, server.http() as http:
+    async with start_http_server(installed) as server, server.http() as http:
         first = await open_session(http, server.url)
         await open_session(http, server.url)
         refused = await http.post(server.url, headers=ACCEPT, json=initialize())
@@ -193,7 +200,7 @@ async def test_sessions_over_the_limit_are_refused_until_one_ends(installed: Ins
 async def test_an_idle_session_ends_with_its_background_tasks(
     installed: Installation,
 ) -> None:
-    installed.settings(
+    installed.add_settings(
         {
             "permissions": {"allow": ["Bash"]},
             "dispatch": {"http": {"sessionIdleSeconds": 2}},
@@ -202,9 +209,9 @@ async def test_an_idle_session_ends_with_its_background_tasks(
     os.mkfifo(installed.workspace / "started")
     command = "echo $$ > started; sleep 613"
 
-    async with serving(installed) as server, server.http() as http:
+    async with start_http_server(installed) as server, server.http() as http:
         session = await open_session(http, server.url)
-        await session.post(tools_call(1, "Bash", command=command, run_in_background=True))
+        await session.post(build_tools_call(1, "Bash", command=command, run_in_background=True))
         pid = int(await read_fifo(installed.workspace / "started"))
         await until_gone(pid)
         answer = await session.post({"jsonrpc": "2.0", "id": 2, "method": "ping"})
@@ -216,13 +223,13 @@ async def test_an_idle_session_ends_with_its_background_tasks(
 async def test_clients_that_do_not_read_cost_bounded_memory(
     installed: Installation, era: Era
 ) -> None:
-    installed.settings({"dispatch": {"http": {"maxBodyBytes": 4_000_000}}})
-    installed.rules(allow=["mcp__raw"])
+    installed.add_settings({"dispatch": {"http": {"maxBodyBytes": 4_000_000}}})
+    installed.add_rules(allow=["mcp__raw"])
     upstream = str(UPSTREAMS / "raw.py")
-    installed.upstream("raw", sys.executable, upstream)
+    installed.add_upstream("raw", sys.executable, upstream)
     text = "x" * 1_000_000
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         before = server.peak_kilobytes()
         requests = [await build_echo_request(server, era, number, text) for number in range(120)]
         sockets = [await send_without_reading(server, request) for request in requests]
@@ -236,18 +243,18 @@ async def test_clients_that_do_not_read_cost_bounded_memory(
                 served = await client.call_tool("raw__echo", {"text": "small"})
 
     assert listed.tools
-    assert not served.is_error, text_of(served)
+    assert not served.is_error, extract_text(served)
     # A call holds its megabyte some four times over: without a bound, 120 calls would hold 480 MB.
     assert peak - before < 240_000, f"{peak - before} kB more at the peak"
 
 
-async def build_echo_request(server: Serving, era: Era, number: int, text: str) -> bytes:
+async def build_echo_request(server: HttpServerProcess, era: Era, number: int, text: str) -> bytes:
     """Return the bytes of a call whose response is as large as the request."""
     arguments: JsonObject = {"text": text}
     async with server.http() as http:
         if era == "legacy":
             session = await open_session(http, server.url)
-            headers, body = session.headers, tools_call(number, "raw__echo", **arguments)
+            headers, body = session.headers, build_tools_call(number, "raw__echo", **arguments)
         else:
             headers, body = modern("tools/call", number, name="raw__echo", arguments=arguments)
         request = http.build_request("POST", server.url, headers=headers, json=body)
@@ -256,7 +263,7 @@ async def build_echo_request(server: Serving, era: Era, number: int, text: str) 
     return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + content
 
 
-async def send_without_reading(server: Serving, request: bytes) -> socket.socket:
+async def send_without_reading(server: HttpServerProcess, request: bytes) -> socket.socket:
     """Send the whole request on a new connection that reads nothing."""
     url = httpx2.URL(server.url)
     connection = socket.socket()

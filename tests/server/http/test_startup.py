@@ -15,7 +15,7 @@ from mcp_dispatch.model.errors import StartError
 from mcp_dispatch.server.http.bind import ListenAddress, bind
 from mcp_dispatch.server.http.token import find_token
 from tests.support.client import Installation
-from tests.support.http_server_process import serving
+from tests.support.http_server_process import start_http_server
 
 SECRET = "correct-horse-battery"
 
@@ -214,7 +214,7 @@ async def test_servers_that_start_at_once_use_the_same_new_token(tmp_path: Path)
 async def test_the_path_of_the_token_is_printed_and_the_token_is_reused(
     installed: Installation,
 ) -> None:
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         first = server.token
         place = installed.state.resolve() / "http-token"
         assert server.said[1] == (
@@ -225,14 +225,14 @@ async def test_the_path_of_the_token_is_printed_and_the_token_is_reused(
         async with server.client("2026-07-28") as client:
             await client.list_tools()
 
-    async with serving(installed) as server:
+    async with start_http_server(installed) as server:
         assert server.token == first
 
 
 async def test_a_server_for_other_machines_prints_a_warning_and_needs_the_token(
     installed: Installation,
 ) -> None:
-    async with serving(installed, http="0.0.0.0:0") as server:
+    async with start_http_server(installed, http="0.0.0.0:0") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         async with server.http() as http:
             answer = await http.post(url, headers={"Authorization": "Bearer none"})
@@ -250,7 +250,7 @@ async def test_a_server_for_other_machines_prints_a_warning_and_needs_the_token(
 async def test_without_a_token_every_request_on_this_machine_is_accepted(
     installed: Installation,
 ) -> None:
-    async with serving(installed, "--no-auth", http="[::1]:0") as server:
+    async with start_http_server(installed, "--no-auth", http="[::1]:0") as server:
         assert server.said[1] == (
             "mcp-dispatch: no token is needed (--no-auth): every program on this machine may "
             "call these tools"

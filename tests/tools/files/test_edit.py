@@ -25,7 +25,7 @@ from mcp_dispatch.tools.files.edit import EditTool
 from mcp_dispatch.tools.files.read import ReadTool
 from mcp_dispatch.tools.files.text_match import find_matches, replace_matches
 from mcp_dispatch.tools.files.write import WriteTool
-from tests.support.file_scope import FileScope, call, error_of, text_of
+from tests.support.file_scope import FileScope, call, extract_error, extract_result_text
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."
 MODIFIED = (
@@ -57,7 +57,7 @@ class EditSetup:
             new_string=new,
             replace_all=every,
         )
-        return text_of(result)
+        return extract_result_text(result)
 
     async def get_refusal(self, old: str, new: str, *, every: bool = False) -> str:
         before = self.file.read_bytes() if self.file.exists() else None
@@ -80,7 +80,7 @@ async def test_an_edit_returns_a_unified_diff_and_the_new_state(setup: EditSetup
         setup.tool, setup.scope, file_path=setup.path, old_string="two", new_string="2"
     )
 
-    assert text_of(result) == "\n".join(
+    assert extract_result_text(result) == "\n".join(
         [
             f"The file {setup.path} has been updated.",
             f"--- {setup.path}",
@@ -273,7 +273,7 @@ async def test_an_empty_old_string_creates_a_missing_file(setup: EditSetup):
         setup.tool, setup.scope, file_path=setup.path, old_string="", new_string="new\n"
     )
 
-    assert text_of(result) == f"File created successfully at: {setup.path}"
+    assert extract_result_text(result) == f"File created successfully at: {setup.path}"
     assert setup.file.read_bytes() == b"new\n"
     await setup.edit("new", "newer")
     assert setup.file.read_bytes() == b"newer\n"
@@ -382,7 +382,7 @@ async def test_ascii_is_edited_in_an_unknown_encoding_and_the_rest_kept(setup: E
     )
 
     assert setup.file.read_bytes() == b"caf\xe9 = 2\n"
-    assert text_of(result).split("\n")[-2:] == ["-caf\ufffd = 1", "+caf\ufffd = 2"]
+    assert extract_result_text(result).split("\n")[-2:] == ["-caf\ufffd = 1", "+caf\ufffd = 2"]
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ async def test_the_check_discloses_nothing_outside_the_workspace(setup: EditSetu
         tool, FileScope(), file_path=setup.path, old_string="secret", new_string="x"
     )
 
-    assert error_of(result) == NOT_READ
+    assert extract_error(result) == NOT_READ
 
 
 def test_edit_runs_alone_and_is_not_interrupted(setup: EditSetup):

@@ -44,7 +44,7 @@ from mcp_dispatch.tools.base import BuiltInTool
 from mcp_dispatch.tools.files.edit import EditTool
 from mcp_dispatch.tools.files.read import ReadTool
 from mcp_dispatch.tools.files.write import WriteTool
-from tests.support.client import ERAS, Era, Installation, text_of
+from tests.support.client import ERAS, Era, Installation, extract_text
 from tests.support.file_scope import FileScope
 from tests.support.stand_ins import ScriptedCaller
 
@@ -407,16 +407,16 @@ async def test_a_path_swapped_during_the_approval_is_refused(
     secret.write_text(SECRET, encoding="utf-8")
     link = installed.workspace / "link"
     link.symlink_to(harmless)
-    installed.rules(allow=[f"Read(/{tmp_path}/**)"], ask=["Edit"])
+    installed.add_rules(allow=[f"Read(/{tmp_path}/**)"], ask=["Edit"])
     if kind is ReadTool:
-        installed.rules(ask=["Read"])
+        installed.add_rules(ask=["Read"])
 
     async def swap_and_allow(context: Any, params: Any) -> ElicitResult:
         if "link" in params.message:
             redirect_link(link, secret)
         return ElicitResult(action="accept", content={"decision": "allow once"})
 
-    async with installed.client(era, elicitation_callback=swap_and_allow) as client:
+    async with installed.open_client(era, elicitation_callback=swap_and_allow) as client:
         for path in (harmless, secret):
             await client.call_tool("Read", {"file_path": str(path)})
         result = await client.call_tool(
@@ -424,5 +424,5 @@ async def test_a_path_swapped_during_the_approval_is_refused(
         )
 
     assert result.is_error
-    assert text_of(result) == f"<tool_use_error>{format_refusal(link)}</tool_use_error>"
+    assert extract_text(result) == f"<tool_use_error>{format_refusal(link)}</tool_use_error>"
     assert secret.read_text(encoding="utf-8") == SECRET

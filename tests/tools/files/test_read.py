@@ -18,7 +18,7 @@ from mcp_dispatch.model.tools import FileRead, FileSeen, Interrupt, Sharing, Too
 from mcp_dispatch.tools.files.read import ReadTool, parse_bounds
 from mcp_dispatch.tools.files.target import FileTarget
 from mcp_dispatch.tools.files.text_page import Bounds, LineWindow, StopSignal, TextPage, read_page
-from tests.support.file_scope import FileScope, call, error_of, text_of
+from tests.support.file_scope import FileScope, call, extract_error, extract_result_text
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_lines_are_numbered_as_cat_does(tool: Tool, root: Path):
 
     result = await call(tool, FileScope(), file_path=path)
 
-    assert text_of(result) == "     1\tone\n     2\t\n     3\t  three"
+    assert extract_result_text(result) == "     1\tone\n     2\t\n     3\t  three"
     assert result.response == {
         "type": "text",
         "file": {
@@ -70,13 +70,16 @@ async def test_lines_are_numbered_as_cat_does(tool: Tool, root: Path):
 async def test_a_last_line_without_a_newline_is_a_line(tool: Tool, root: Path):
     path = write_file(root / "f", b"one\ntwo")
 
-    assert text_of(await call(tool, FileScope(), file_path=path)) == "     1\tone\n     2\ttwo"
+    assert (
+        extract_result_text(await call(tool, FileScope(), file_path=path))
+        == "     1\tone\n     2\ttwo"
+    )
 
 
 async def test_a_carriage_return_before_a_newline_is_not_shown(tool: Tool, root: Path):
     path = write_file(root / "f", b"one\r\ntwo\r\n\r\n")
 
-    shown = text_of(await call(tool, FileScope(), file_path=path))
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path))
 
     assert shown == "     1\tone\n     2\ttwo\n     3\t"
 
@@ -84,7 +87,7 @@ async def test_a_carriage_return_before_a_newline_is_not_shown(tool: Tool, root:
 async def test_only_a_line_feed_ends_a_line(tool: Tool, root: Path):
     path = write_file(root / "f", "a\u2028b\x0bc\x85d\re\n".encode())
 
-    shown = text_of(await call(tool, FileScope(), file_path=path))
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path))
 
     assert shown == "     1\ta\u2028b\x0bc\x85d\re"
 
@@ -94,7 +97,7 @@ async def test_an_empty_file_is_reported_and_counts_as_read(tool: Tool, root: Pa
 
     result = await call(tool, FileScope(), file_path=path)
 
-    assert text_of(result) == format_reminder(
+    assert extract_result_text(result) == format_reminder(
         "Warning: the file exists but the contents are empty."
     )
     assert not (await read_and_get_state(tool, path)).partial
@@ -103,7 +106,7 @@ async def test_an_empty_file_is_reported_and_counts_as_read(tool: Tool, root: Pa
 async def test_offset_and_limit_choose_lines_and_make_the_view_partial(tool: Tool, root: Path):
     path = write_file(root / "f", b"1\n2\n3\n4\n5\n")
 
-    shown = text_of(await call(tool, FileScope(), file_path=path, offset=2, limit=3))
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path, offset=2, limit=3))
 
     assert shown == "     2\t2\n     3\t3\n     4\t4\n" + format_reminder(
         f"PARTIAL view of {path}: lines 2-4 of 5. Use offset and limit to read the rest."
@@ -123,7 +126,7 @@ async def test_a_range_that_shows_every_line_counts_as_read(tool: Tool, root: Pa
 async def test_an_offset_past_the_end_says_how_long_the_file_is(tool: Tool, root: Path):
     path = write_file(root / "f", b"1\n2\n")
 
-    shown = text_of(await call(tool, FileScope(), file_path=path, offset=9))
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path, offset=9))
 
     assert shown == format_reminder(
         "Warning: the file exists but is shorter than the provided offset (9)."
@@ -135,7 +138,7 @@ async def test_an_offset_past_the_end_says_how_long_the_file_is(tool: Tool, root
 async def test_a_file_of_more_than_2000_lines_shows_its_first_page(tool: Tool, root: Path):
     path = write_file(root / "f", b"x\n" * 2001)
 
-    lines = text_of(await call(tool, FileScope(), file_path=path)).split("\n")
+    lines = extract_result_text(await call(tool, FileScope(), file_path=path)).split("\n")
 
     assert lines[1999:] == [
         "  2000\tx",
@@ -153,7 +156,7 @@ async def test_long_lines_are_cut_with_a_notice_unless_a_range_asks_for_them(
 ):
     path = write_file(root / "f", b"a\n" + b"b" * 2001 + b"\n" + b"c" * 2000 + b"\r\n")
 
-    shown = text_of(await call(tool, FileScope(), file_path=path)).split("\n")
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path)).split("\n")
 
     assert shown == [
         "     1\ta",
@@ -164,7 +167,7 @@ async def test_long_lines_are_cut_with_a_notice_unless_a_range_asks_for_them(
             " Use offset and limit to read the rest. This does not count as reading the file."
         ),
     ]
-    whole = text_of(await call(tool, FileScope(), file_path=path, offset=1, limit=3))
+    whole = extract_result_text(await call(tool, FileScope(), file_path=path, offset=1, limit=3))
     assert whole.split("\n")[1] == "     2\t" + "b" * 2001
     assert not (await read_and_get_state(tool, path, offset=1, limit=3)).partial
 
@@ -174,7 +177,7 @@ async def test_a_file_over_the_limit_shows_the_lines_that_fit(tool: Tool, root: 
 
     result = await call(tool, FileScope(), file_path=path)
 
-    assert text_of(result).split("\n")[100:] == [
+    assert extract_result_text(result).split("\n")[100:] == [
         format_reminder(
             f"PARTIAL view of {path}: lines 1-100 of 150. Use offset and limit to read the rest."
             " This does not count as reading the file."
@@ -191,7 +194,7 @@ async def test_a_range_over_the_limit_is_an_error_and_does_not_count_as_read(
 
     result = await call(tool, scope, file_path=path, offset=1, limit=150)
 
-    assert error_of(result) == (
+    assert extract_error(result) == (
         "File content (37500 tokens) exceeds maximum allowed tokens (25000)."
         " Use offset and limit parameters to read a smaller part of the file."
     )
@@ -210,13 +213,13 @@ async def test_a_range_over_the_limit_is_an_error_and_does_not_count_as_read(
 async def test_unicode_encodings_are_read_without_their_bom(tool: Tool, root: Path, content: bytes):
     path = write_file(root / "f", content)
 
-    assert text_of(await call(tool, FileScope(), file_path=path)) == "     1\té “q”"
+    assert extract_result_text(await call(tool, FileScope(), file_path=path)) == "     1\té “q”"
 
 
 async def test_a_file_with_only_a_bom_is_empty(tool: Tool, root: Path):
     path = write_file(root / "f", b"\xef\xbb\xbf")
 
-    shown = text_of(await call(tool, FileScope(), file_path=path))
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path))
 
     assert shown == format_reminder("Warning: the file exists but the contents are empty.")
 
@@ -224,7 +227,7 @@ async def test_a_file_with_only_a_bom_is_empty(tool: Tool, root: Path):
 async def test_bytes_that_are_no_utf_8_are_replaced_with_a_notice(tool: Tool, root: Path):
     path = write_file(root / "f", b"caf\xe9 \xef\xbf\xbd\nend\n")
 
-    shown = text_of(await call(tool, FileScope(), file_path=path))
+    shown = extract_result_text(await call(tool, FileScope(), file_path=path))
 
     assert shown == "     1\tcaf\ufffd \ufffd\n     2\tend\n" + format_reminder(
         "Warning: the file is not valid UTF-8; bytes that could not be read are shown as \ufffd."
@@ -234,7 +237,7 @@ async def test_bytes_that_are_no_utf_8_are_replaced_with_a_notice(tool: Tool, ro
 async def test_a_true_replacement_character_needs_no_notice(tool: Tool, root: Path):
     path = write_file(root / "f", "\ufffd\n".encode())
 
-    assert text_of(await call(tool, FileScope(), file_path=path)) == "     1\t\ufffd"
+    assert extract_result_text(await call(tool, FileScope(), file_path=path)) == "     1\t\ufffd"
 
 
 @pytest.mark.parametrize("content", [b"\x7fELF\2\1\1\0", b"a\0b", b"\xff\xfe\0\0a\0\0\0"])
@@ -243,7 +246,7 @@ async def test_a_binary_file_is_an_error_that_points_elsewhere(
 ):
     path = write_file(root / "f", content)
 
-    assert error_of(await call(tool, FileScope(), file_path=path)) == (
+    assert extract_error(await call(tool, FileScope(), file_path=path)) == (
         f"{path} is a binary file; Read shows text, notebooks and images (PNG, JPEG, GIF, WebP,"
         " BMP, TIFF). Use Bash with a program that knows its format, such as `file` or `xxd`."
     )
@@ -252,7 +255,7 @@ async def test_a_binary_file_is_an_error_that_points_elsewhere(
 async def test_a_directory_is_an_error(tool: Tool, root: Path):
     (root / "d").mkdir()
 
-    assert error_of(await call(tool, FileScope(), file_path=str(root / "d"))) == (
+    assert extract_error(await call(tool, FileScope(), file_path=str(root / "d"))) == (
         f"{root / 'd'} is a directory, not a file. List it with `ls` in Bash."
     )
 
@@ -262,11 +265,11 @@ async def test_a_missing_file_is_an_error_with_similar_names(tool: Tool, root: P
         (root / name).touch()
 
     for wrong, right in (("raedme.md", "readme.md"), ("config.json", "config.yaml")):
-        assert error_of(await call(tool, FileScope(), file_path=str(root / wrong))) == (
+        assert extract_error(await call(tool, FileScope(), file_path=str(root / wrong))) == (
             f"File does not exist: {root / wrong}. Did you mean {root / right}?"
         )
     nowhere = root / "no" / "such"
-    assert error_of(await call(tool, FileScope(), file_path=str(nowhere))) == (
+    assert extract_error(await call(tool, FileScope(), file_path=str(nowhere))) == (
         f"File does not exist: {nowhere}."
     )
 
@@ -284,9 +287,9 @@ async def test_special_files_are_refused_at_once(tool: Tool, root: Path):
     (root / "link").symlink_to("/dev/zero")
 
     with fail_after(5):
-        fifo = error_of(await call(tool, FileScope(), file_path=str(root / "fifo")))
-        zero = error_of(await call(tool, FileScope(), file_path=str(root / "link")))
-        own = error_of(await call(tool, FileScope(), file_path="/proc/self/environ"))
+        fifo = extract_error(await call(tool, FileScope(), file_path=str(root / "fifo")))
+        zero = extract_error(await call(tool, FileScope(), file_path=str(root / "link")))
+        own = extract_error(await call(tool, FileScope(), file_path="/proc/self/environ"))
 
     regular = "only regular files can be read or written."
     assert fifo == f"{root / 'fifo'} is a FIFO (named pipe); {regular}"
@@ -302,7 +305,7 @@ async def test_a_link_is_recorded_by_its_target(tool: Tool, root: Path):
 
     result = await call(tool, FileScope(), file_path=str(root / "link"))
 
-    assert text_of(result) == "     1\tx"
+    assert extract_result_text(result) == "     1\tx"
     seen = [change.path for change in result.changes if isinstance(change, FileRead)]
     assert seen == [str(root / "real")]
 
@@ -324,7 +327,7 @@ async def test_without_a_workspace_only_stored_results_are_read(root: Path):
     path, other = write_file(root / "kept", b"x\n"), write_file(root / "other", b"y\n")
     tool, scope = ReadTool(Workspace(None, unset_reason="nobody chose")), FileScope(kept=(path,))
 
-    assert text_of(await call(tool, scope, file_path=path)) == "     1\tx"
+    assert extract_result_text(await call(tool, scope, file_path=path)) == "     1\tx"
     with pytest.raises(Refused) as refused:
         await call(tool, scope, file_path=other)
     assert str(refused.value) == (

@@ -20,7 +20,7 @@ from mcp_dispatch.tools.files.image import (
 )
 from mcp_dispatch.tools.files.read import ReadTool
 from mcp_dispatch.tools.files.write import WriteTool
-from tests.support.file_scope import FileScope, call, error_of, text_of
+from tests.support.file_scope import FileScope, call, extract_error, extract_result_text
 
 DAMAGED = "cannot be shown: it is damaged or cut short."
 
@@ -250,7 +250,7 @@ async def test_a_bomb_is_refused_before_it_is_decoded(
     path = root / "bomb.png"
     path.write_bytes(build_png_with_size(width, height))
 
-    error = error_of(await call(tool, FileScope(), file_path=str(path)))
+    error = extract_error(await call(tool, FileScope(), file_path=str(path)))
 
     assert error == f"{path} is a PNG image that cannot be shown: {reason}."
 
@@ -261,7 +261,7 @@ async def test_an_image_that_is_cut_short_is_an_error(tool: Tool, root: Path, fo
     path = root / "half"
     path.write_bytes(content[: len(content) // 2])
 
-    error = error_of(await call(tool, FileScope(), file_path=str(path)))
+    error = extract_error(await call(tool, FileScope(), file_path=str(path)))
 
     assert error == f"{path} is a {format} image that {DAMAGED}"
 
@@ -275,7 +275,7 @@ async def test_a_header_with_nothing_behind_it_is_an_error(tool: Tool, root: Pat
         (b"II*\0\x08\0\0\0", "TIFF"),
     ):
         path.write_bytes(content)
-        error = error_of(await call(tool, FileScope(), file_path=str(path)))
+        error = extract_error(await call(tool, FileScope(), file_path=str(path)))
         assert error == f"{path} is a {format} image that {DAMAGED}"
 
 
@@ -285,7 +285,7 @@ async def test_an_image_file_over_the_limit_is_not_read(tool: Tool, root: Path):
         file.write(encode_image(create_image(), "PNG"))
         file.truncate(MAX_SOURCE_BYTES + 1)
 
-    error = error_of(await call(tool, FileScope(), file_path=str(path)))
+    error = extract_error(await call(tool, FileScope(), file_path=str(path)))
 
     assert error == (
         f"{path} is a PNG image of {MAX_SOURCE_BYTES + 1} bytes; images over {MAX_SOURCE_BYTES} bytes are not"
@@ -301,7 +301,9 @@ async def test_text_that_begins_like_an_image_is_text(tool: Tool, root: Path, te
     path = root / "picture.gif"
     path.write_text(text, encoding="utf-8")
 
-    assert text_of(await call(tool, FileScope(), file_path=str(path))) == f"     1\t{text}"
+    assert (
+        extract_result_text(await call(tool, FileScope(), file_path=str(path))) == f"     1\t{text}"
+    )
 
 
 async def test_seeing_an_image_is_not_reading_the_file(tool: Tool, root: Path):

@@ -17,7 +17,7 @@ from mcp_dispatch.tools.files.edit import EditTool
 from mcp_dispatch.tools.files.notebook import MAX_IMAGES, MAX_NOTEBOOK_BYTES
 from mcp_dispatch.tools.files.read import ReadTool
 from mcp_dispatch.tools.files.write import WriteTool
-from tests.support.file_scope import FileScope, call, error_of, text_of
+from tests.support.file_scope import FileScope, call, extract_error, extract_result_text
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_cells_are_shown_in_order_with_their_sources_and_outputs(tool: Too
 
     result = await call(tool, FileScope(), file_path=path)
 
-    assert text_of(result) == (
+    assert extract_result_text(result) == (
         '<cell number="1" id="intro" type="markdown">\n# Title\ntext\n</cell>\n'
         '<cell number="2" id="sum-1" type="code" execution_count="7">\nimport sys\n1 + 1\n'
         "<output>\nhello\nthere\n</output>\n"
@@ -151,7 +151,7 @@ async def test_a_traceback_is_shown_without_its_colours(tool: Tool, root: Path):
     }
     path = save_notebook(root / "a.ipynb", build_code_cell("1/0", error, short))
 
-    assert text_of(await call(tool, FileScope(), file_path=path)) == (
+    assert extract_result_text(await call(tool, FileScope(), file_path=path)) == (
         '<cell number="1" type="code">\n1/0\n'
         '<output type="error">\nZeroDivisionError  Traceback\n  1/0\ndivision by zero\n</output>\n'
         '<output type="error">\nValueError: no\n</output>\n</cell>'
@@ -213,7 +213,7 @@ async def test_an_output_that_cannot_be_shown_is_replaced_by_a_note(tool: Tool, 
         ),
     )
 
-    assert text_of(await call(tool, FileScope(), file_path=path)).split("\n") == [
+    assert extract_result_text(await call(tool, FileScope(), file_path=path)).split("\n") == [
         *('<cell number="1" type="code">', "x"),
         "[an image is not shown: it is no PNG, JPEG, GIF, WebP, BMP or TIFF]",
         "[an image is not shown: it is damaged or cut short]",
@@ -247,7 +247,7 @@ async def test_a_long_output_shows_its_beginning_and_its_end(tool: Tool, root: P
     )
     scope = FileScope()
 
-    text = text_of(await call(tool, scope, file_path=path))
+    text = extract_result_text(await call(tool, scope, file_path=path))
 
     assert text == (
         '<cell number="1" type="code">\nx\n<output>\n' + "a" * 5000 + "\n"
@@ -260,7 +260,7 @@ async def test_a_cell_with_endless_outputs_is_bounded(tool: Tool, root: Path):
     outputs = [build_stream_output("x" * 999) for _ in range(1000)]
     path = save_notebook(root / "a.ipynb", build_code_cell("x", *outputs), build_code_cell("y"))
 
-    text = text_of(await call(tool, FileScope(), file_path=path))
+    text = extract_result_text(await call(tool, FileScope(), file_path=path))
 
     assert len(text) < 31_000
     assert "[980 more outputs are not shown]\n</cell>" in text
@@ -271,7 +271,7 @@ async def test_offset_and_limit_count_cells(tool: Tool, root: Path):
     path = save_notebook(root / "a.ipynb", *(build_code_cell(f"cell {n}") for n in range(1, 6)))
     scope = FileScope()
 
-    text = text_of(await call(tool, scope, file_path=path, offset=2, limit=2))
+    text = extract_result_text(await call(tool, scope, file_path=path, offset=2, limit=2))
 
     assert text == (
         '<cell number="2" type="code">\ncell 2\n</cell>\n'
@@ -288,8 +288,8 @@ async def test_a_notebook_over_the_budget_shows_the_cells_that_fit(tool: Tool, r
     path = save_notebook(root / "a.ipynb", *(build_code_cell("x" * 40_000) for _ in range(4)))
     scope = FileScope()
 
-    first = text_of(await call(tool, scope, file_path=path))
-    rest = text_of(await call(tool, scope, file_path=path, offset=3))
+    first = extract_result_text(await call(tool, scope, file_path=path))
+    rest = extract_result_text(await call(tool, scope, file_path=path, offset=3))
 
     assert "cells 1-2 of 4." in first
     assert "cells 3-4 of 4." in rest
@@ -302,7 +302,7 @@ async def test_a_cell_over_the_budget_is_truncated_and_does_not_count_as_read(
     path = save_notebook(root / "a.ipynb", build_code_cell("x" * 500_000))
     scope = FileScope()
 
-    text = text_of(await call(tool, scope, file_path=path))
+    text = extract_result_text(await call(tool, scope, file_path=path))
 
     assert text == (
         '<cell number="1" type="code">\n'
@@ -325,10 +325,12 @@ async def test_a_notebook_without_cells_and_an_offset_past_the_end_are_reported(
         save_notebook(root / "one.ipynb", build_code_cell("x")),
     )
 
-    assert text_of(await call(tool, FileScope(), file_path=empty)) == format_reminder(
+    assert extract_result_text(await call(tool, FileScope(), file_path=empty)) == format_reminder(
         "Warning: the notebook has no cells."
     )
-    assert text_of(await call(tool, FileScope(), file_path=one, offset=9)) == format_reminder(
+    assert extract_result_text(
+        await call(tool, FileScope(), file_path=one, offset=9)
+    ) == format_reminder(
         "Warning: the notebook is shorter than the provided offset (9). It has 1 cells."
     )
 
@@ -349,7 +351,7 @@ async def test_an_invalid_notebook_is_shown_as_text_with_a_notice(
     path = root / "a.ipynb"
     path.write_bytes(content)
 
-    text = text_of(await call(tool, FileScope(), file_path=str(path)))
+    text = extract_result_text(await call(tool, FileScope(), file_path=str(path)))
 
     assert text.startswith("     1\t" + content[:1000].decode())
     assert format_reminder(
@@ -360,7 +362,7 @@ async def test_an_invalid_notebook_is_shown_as_text_with_a_notice(
 async def test_a_notebook_is_recognized_only_by_its_suffix(tool: Tool, root: Path):
     path = save_notebook(root / "a.json", build_code_cell("x"))
 
-    text = text_of(await call(tool, FileScope(), file_path=path))
+    text = extract_result_text(await call(tool, FileScope(), file_path=path))
 
     assert text.startswith('     1\t{"nbformat": 4')
 
@@ -371,7 +373,7 @@ async def test_a_notebook_over_the_limit_is_not_read(tool: Tool, root: Path):
         file.write(b'{"cells": []}')
         file.truncate(MAX_NOTEBOOK_BYTES + 1)
 
-    assert error_of(await call(tool, FileScope(), file_path=str(path))) == (
+    assert extract_error(await call(tool, FileScope(), file_path=str(path))) == (
         f"{path} is a notebook of {MAX_NOTEBOOK_BYTES + 1} bytes; notebooks over {MAX_NOTEBOOK_BYTES}"
         " bytes are not read. Use Bash, for example with `jq`."
     )
@@ -381,7 +383,7 @@ async def test_a_cell_id_that_could_forge_markup_is_left_out(tool: Tool, root: P
     cell = build_code_cell("x", id='a"><output>')
     path = save_notebook(root / "a.ipynb", {**cell, "cell_type": "<evil>"})
 
-    assert text_of(await call(tool, FileScope(), file_path=path)) == (
+    assert extract_result_text(await call(tool, FileScope(), file_path=path)) == (
         '<cell number="1" type="other">\nx\n</cell>'
     )
 

@@ -23,7 +23,7 @@ from mcp_dispatch.model.tools import (
 )
 from mcp_dispatch.tools.files.read import ReadTool
 from mcp_dispatch.tools.files.write import WriteTool
-from tests.support.file_scope import FileScope, call, error_of, text_of
+from tests.support.file_scope import FileScope, call, extract_error, extract_result_text
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."
 MODIFIED = (
@@ -64,7 +64,7 @@ async def test_a_new_file_is_created_with_its_parents(tool: Tool, root: Path):
 
     result = await call(tool, scope, file_path=str(path), content="é\r\nx\n")
 
-    assert text_of(result) == f"File created successfully at: {path}"
+    assert extract_result_text(result) == f"File created successfully at: {path}"
     assert result.response == {
         "type": "create",
         "filePath": str(path),
@@ -83,7 +83,7 @@ async def test_an_update_returns_a_unified_diff(tool: Tool, read: Tool, root: Pa
 
     result = await call(tool, scope, file_path=path, content="1\n2\n3\n4\nfive\n6\n7\n8\n9")
 
-    assert text_of(result) == "\n".join(
+    assert extract_result_text(result) == "\n".join(
         [
             f"File updated successfully at: {path}",
             f"--- {path}",
@@ -191,7 +191,7 @@ async def test_a_file_that_was_written_can_be_written_again(tool: Tool, root: Pa
     same = await call(tool, scope, file_path=path, content="two")
 
     assert (root / "f").read_bytes() == b"two"
-    assert text_of(same) == (
+    assert extract_result_text(same) == (
         f"File written successfully at: {path}\nIts content is the same as before."
     )
 
@@ -203,7 +203,7 @@ async def test_a_deleted_file_is_created_again(tool: Tool, read: Tool, root: Pat
 
     result = await call(tool, scope, file_path=path, content="new")
 
-    assert text_of(result) == f"File created successfully at: {path}"
+    assert extract_result_text(result) == f"File created successfully at: {path}"
 
 
 async def test_line_ends_are_written_as_they_are_given(tool: Tool, read: Tool, root: Path):
@@ -305,7 +305,7 @@ async def test_special_targets_are_refused(tool: Tool, root: Path):
     with fail_after(5):
         fifo = await get_refusal(tool, FileScope(), str(root / "fifo"))
         folder = await get_refusal(tool, FileScope(), str(root / "folder"))
-        device = error_of(await call(tool, FileScope(), file_path="/dev/null", content="x"))
+        device = extract_error(await call(tool, FileScope(), file_path="/dev/null", content="x"))
 
     assert fifo.message == f"{root / 'fifo'} is a FIFO (named pipe); {regular}"
     assert folder.message == f"{root / 'folder'} is a directory; {regular}"
@@ -320,7 +320,7 @@ async def test_the_check_discloses_nothing_outside_the_workspace(root: Path):
     result = await call(tool, FileScope(), file_path=path, content="x")
 
     assert checked.arguments == {"file_path": path, "content": "x"}
-    assert error_of(result) == NOT_READ
+    assert extract_error(result) == NOT_READ
 
 
 async def test_without_a_workspace_the_refusal_names_the_flag_to_add():

@@ -25,7 +25,7 @@ from mcp_dispatch.tools.search.glob_pattern import GlobPattern, PatternLevel, pa
 from mcp_dispatch.tools.search.root import SearchFilter, SearchRoot, open_search_root
 from mcp_dispatch.tools.search.walk import DirectoryWalk, WalkResult
 from tests.support.depth import choose_count
-from tests.support.file_scope import FileScope, error_of, text_of
+from tests.support.file_scope import FileScope, extract_error, extract_result_text
 
 EMPTY_ENVIRON: dict[str, str] = {}
 
@@ -72,7 +72,7 @@ async def run_glob(
 
 
 async def list_files(tool: GlobTool, pattern: str, path: str | None = None) -> list[str]:
-    return text_of(await run_glob(tool, pattern, path)).split("\n")
+    return extract_result_text(await run_glob(tool, pattern, path)).split("\n")
 
 
 async def check_arguments(tool: GlobTool, **arguments: Json) -> JsonObject:
@@ -95,7 +95,7 @@ async def test_files_are_listed_by_absolute_path_the_newest_first(tool: GlobTool
 
     result = await run_glob(tool, "**/*.py")
 
-    assert text_of(result) == f"{new}\n{middle}\n{old}"
+    assert extract_result_text(result) == f"{new}\n{middle}\n{old}"
     assert isinstance(result.response, dict)
     milliseconds = result.response["durationMs"]
     assert isinstance(milliseconds, int)
@@ -120,7 +120,7 @@ async def test_a_pattern_without_matches_returns_no_files_found(tool: GlobTool, 
 
     result = await run_glob(tool, "*.rs")
 
-    assert text_of(result) == "No files found"
+    assert extract_result_text(result) == "No files found"
     assert isinstance(result.response, dict)
     assert result.response["filenames"] == []
 
@@ -231,7 +231,7 @@ async def test_at_most_a_hundred_files_of_ten_thousand_are_listed_and_all_are_co
     with fail_after(20):
         result = await run_glob(tool, "**/*.txt")
 
-    lines = text_of(result).split("\n")
+    lines = extract_result_text(result).split("\n")
     assert lines[0] == str(newest)
     assert len(lines) == 102
     assert lines[-1] == (
@@ -250,7 +250,7 @@ async def test_a_file_that_a_rule_hides_is_neither_listed_nor_counted(tool: Glob
 
     result = await run_glob(tool, "**/*.txt", hides=lambda path: "secret" in path.parts)
 
-    assert text_of(result) == shown
+    assert extract_result_text(result) == shown
     assert isinstance(result.response, dict)
     assert result.response["totalMatches"] == 1
 
@@ -264,8 +264,8 @@ async def test_a_rule_on_the_real_path_hides_files_searched_through_a_link(
     by_real_name = await run_glob(tool, "*", "link", hides=lambda path: "real" in path.parts)
     by_given_name = await run_glob(tool, "*", "link", hides=lambda path: "link" in path.parts)
 
-    assert text_of(by_real_name) == "No files found"
-    assert text_of(by_given_name) == "No files found"
+    assert extract_result_text(by_real_name) == "No files found"
+    assert extract_result_text(by_given_name) == "No files found"
 
 
 async def test_a_link_to_a_file_is_listed_by_its_own_name(tool: GlobTool, root: Path):
@@ -282,7 +282,7 @@ async def test_a_link_to_a_hidden_file_is_hidden_at_either_end(tool: GlobTool, r
 
     for end in ("secret", "step", "link.txt"):
         result = await run_glob(tool, "*.txt", hides=lambda path, end=end: path.name == end)
-        assert text_of(result) == "No files found"
+        assert extract_result_text(result) == "No files found"
 
 
 async def test_linked_directories_are_not_entered(tool: GlobTool, root: Path):
@@ -325,7 +325,7 @@ async def test_unusual_names_stay_on_one_line(tool: GlobTool, root: Path):
         json.dumps(f"{root}/new\nline"),
         f"{root}/ünï",
     ]
-    assert sorted(text_of(result).split("\n")) == sorted(expected)
+    assert sorted(extract_result_text(result).split("\n")) == sorted(expected)
     json.dumps(result.response, ensure_ascii=False).encode("utf-8")
 
 
@@ -333,8 +333,8 @@ async def test_the_current_directory_is_where_a_search_starts(tool: GlobTool, ro
     create_file(root / "a.txt")
     below = create_file(root / "sub/b.txt")
 
-    assert text_of(await run_glob(tool, "*", cwd=root / "sub")) == below
-    assert text_of(await run_glob(tool, "*", ".", cwd=root / "sub")) == below
+    assert extract_result_text(await run_glob(tool, "*", cwd=root / "sub")) == below
+    assert extract_result_text(await run_glob(tool, "*", ".", cwd=root / "sub")) == below
 
 
 async def test_rules_judge_exactly_the_directory_that_is_searched(tool: GlobTool, root: Path):
@@ -395,15 +395,21 @@ async def test_a_path_that_is_no_directory_is_an_error_that_names_it(tool: GlobT
     file = create_file(root / "a.txt")
     os.mkfifo(root / "pipe")
 
-    assert error_of(await run_glob(tool, "*", "nowhere")) == f"Path does not exist: {root}/nowhere"
-    assert error_of(await run_glob(tool, "*", "a.txt/b")) == f"Path does not exist: {root}/a.txt/b"
-    assert error_of(await run_glob(tool, "*", "a.txt")) == (
+    assert (
+        extract_error(await run_glob(tool, "*", "nowhere"))
+        == f"Path does not exist: {root}/nowhere"
+    )
+    assert (
+        extract_error(await run_glob(tool, "*", "a.txt/b"))
+        == f"Path does not exist: {root}/a.txt/b"
+    )
+    assert extract_error(await run_glob(tool, "*", "a.txt")) == (
         f"{file} is a file, and Glob searches directories. Use Read or Grep."
     )
-    assert error_of(await run_glob(tool, "*", "pipe")) == (
+    assert extract_error(await run_glob(tool, "*", "pipe")) == (
         f"{root}/pipe is neither a directory nor a regular file."
     )
-    assert error_of(await run_glob(tool, "*", "/proc/self")) == (
+    assert extract_error(await run_glob(tool, "*", "/proc/self")) == (
         "/proc/self belongs to the kernel and has no ordinary files. Use Bash."
     )
 
@@ -490,7 +496,7 @@ async def test_a_glob_that_times_out_returns_partial_results_with_a_note(root: P
 
     result = await run_glob(tool, "**/*", hides=take_all_the_time)
 
-    first, _, note = text_of(result).split("\n")
+    first, _, note = extract_result_text(result).split("\n")
     assert first in paths
     assert note == (
         "(The search was stopped after 20 seconds: there may be more files."
@@ -511,7 +517,7 @@ async def test_a_glob_that_times_out_without_results_is_an_error(root: Path):
     create_file(root / "a")
     tool = GlobTool(Workspace(root), EMPTY_ENVIRON, seconds=0)
 
-    assert error_of(await run_glob(tool, "*")) == (
+    assert extract_error(await run_glob(tool, "*")) == (
         "Nothing was found in 0 seconds, and the search was not over."
         " Give a narrower path or pattern."
     )
@@ -563,7 +569,7 @@ async def test_directories_that_cannot_be_read_are_counted(tool: GlobTool, root:
         deep = deep / "d"
     deep.mkdir(parents=True)
 
-    assert text_of(await run_glob(tool, "**/*")) == (
+    assert extract_result_text(await run_glob(tool, "**/*")) == (
         f"{path}\n\n(Directories that could not be read: 1.)"
     )
 

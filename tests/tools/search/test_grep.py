@@ -24,7 +24,7 @@ from mcp_dispatch.tools.search.ripgrep_json import CountReader, FileReader, Line
 from mcp_dispatch.tools.search.ripgrep_request import build_options, parse_request
 from mcp_dispatch.tools.search.root import SearchFilter, SearchRoot
 from tests.support.depth import sample
-from tests.support.file_scope import FileScope, error_of, text_of
+from tests.support.file_scope import FileScope, extract_error, extract_result_text
 
 
 def hide_nothing(_: Path) -> bool:
@@ -69,7 +69,7 @@ class GrepSetup:
         return await tool.run(checked, replace(context, judged_paths=judged))
 
     async def grep_text(self, pattern: str, mode: str = "files_with_matches", **more: Json) -> str:
-        return text_of(await self.grep(pattern, mode, fields=more))
+        return extract_result_text(await self.grep(pattern, mode, fields=more))
 
     async def grep_lines(self, pattern: str, **more: Json) -> list[str]:
         return (await self.grep_text(pattern, "content", **more)).split("\n")
@@ -105,7 +105,7 @@ async def test_files_with_matches_are_listed_the_newest_first(setup: GrepSetup):
 
     result = await setup.grep("needle")
 
-    assert text_of(result) == "Found 3 files\nsrc/new.txt\nmiddle.txt\nold.txt"
+    assert extract_result_text(result) == "Found 3 files\nsrc/new.txt\nmiddle.txt\nold.txt"
     assert result.response == {
         "mode": "files_with_matches",
         "numFiles": 3,
@@ -121,7 +121,7 @@ async def test_files_with_matches_is_the_default(setup: GrepSetup):
     checked = await tool.check({"pattern": "needle"}, context)
 
     assert checked.arguments == {"pattern": "needle", "path": str(setup.root)}
-    assert text_of(await tool.run(checked.arguments, context)) == "Found 1 file\na.txt"
+    assert extract_result_text(await tool.run(checked.arguments, context)) == "Found 1 file\na.txt"
 
 
 async def test_content_shows_numbered_lines_in_the_order_of_names(setup: GrepSetup):
@@ -131,7 +131,7 @@ async def test_content_shows_numbered_lines_in_the_order_of_names(setup: GrepSet
     result = await setup.grep("needle", "content")
 
     text = "a.txt:1:needle one\na.txt:3:needle three\nb.txt:2:needle two"
-    assert text_of(result) == text
+    assert extract_result_text(result) == text
     assert result.response == {
         "mode": "content",
         "numFiles": 2,
@@ -148,7 +148,7 @@ async def test_count_tells_each_file_and_the_total(setup: GrepSetup):
 
     result = await setup.grep("needle", "count")
 
-    assert text_of(result) == "a.txt:2\nb.txt:1\n\nFound 3 matches in 2 files"
+    assert extract_result_text(result) == "a.txt:2\nb.txt:1\n\nFound 3 matches in 2 files"
     assert result.response == {
         "mode": "count",
         "numFiles": 2,
@@ -296,7 +296,7 @@ async def test_a_type_chooses_files(setup: GrepSetup):
     setup.write_file("b.rs")
 
     assert await setup.grep_text("needle", type="rust") == "Found 1 file\nb.rs"
-    assert error_of(await setup.grep("needle", type="--pre=sh")) == (
+    assert extract_error(await setup.grep("needle", type="--pre=sh")) == (
         "ripgrep failed: unrecognized file type: --pre=sh"
     )
 
@@ -305,10 +305,10 @@ async def test_a_bad_pattern_is_an_error_in_every_mode(setup: GrepSetup):
     setup.write_file("a.txt")
 
     for mode in ("content", "files_with_matches", "count"):
-        message = error_of(await setup.grep("(", mode))
+        message = extract_error(await setup.grep("(", mode))
         assert message.startswith("ripgrep failed: regex parse error:")
         assert message.endswith("error: unclosed group")
-    assert error_of(await setup.grep("x", glob="{a")).startswith(
+    assert extract_error(await setup.grep("x", glob="{a")).startswith(
         "ripgrep failed: error parsing glob '{a'"
     )
 
@@ -339,8 +339,8 @@ async def test_ripgrep_gets_no_config_file_and_no_other_variables(setup: GrepSet
     plain = GrepTool(Workspace(setup.root), setup.children, environ)
     printing = GrepTool(Workspace(setup.root), setup.children, environ, ripgrep=str(prints))
 
-    assert text_of(await setup.grep("needle", tool=plain)) == "No files found"
-    assert "SECRET" not in text_of(await setup.grep("needle", tool=printing))
+    assert extract_result_text(await setup.grep("needle", tool=plain)) == "No files found"
+    assert "SECRET" not in extract_result_text(await setup.grep("needle", tool=printing))
 
 
 async def test_head_limit_and_offset_page_through_each_mode(setup: GrepSetup):
@@ -351,15 +351,15 @@ async def test_head_limit_and_offset_page_through_each_mode(setup: GrepSetup):
     counts = await setup.grep("needle", "count", head_limit=2, offset=1)
     lines = await setup.grep("needle", "content", head_limit=3, offset=1)
 
-    assert text_of(files) == (
+    assert extract_result_text(files) == (
         "Found 5 files, of which 2-3 are shown\nf1\nf2\n\n"
         "(There is more: go on with offset 3, or narrow the search.)"
     )
-    assert text_of(counts) == (
+    assert extract_result_text(counts) == (
         "f1:2\nf2:2\n\nFound 10 matches in 5 files, of which 2-3 are shown\n\n"
         "(There is more: go on with offset 3, or narrow the search.)"
     )
-    assert text_of(lines) == (
+    assert extract_result_text(lines) == (
         "f0:2:needle\nf1:1:needle\nf1:2:needle\n\n"
         "(There is more: go on with offset 4, or narrow the search.)"
     )
@@ -417,7 +417,7 @@ async def test_a_hidden_file_is_left_out_in_every_mode(setup: GrepSetup):
         for mode in ("files_with_matches", "content", "count")
     ]
 
-    assert [text_of(result) for result in results] == [
+    assert [extract_result_text(result) for result in results] == [
         "Found 1 file\na.txt",
         "a.txt:1:needle",
         "a.txt:1\n\nFound 1 match in 1 file",
@@ -430,7 +430,7 @@ async def test_no_context_line_of_a_hidden_file_is_shown(setup: GrepSetup):
 
     result = await setup.grep("needle", "content", hides=lambda _: True, fields={"-C": 5})
 
-    assert text_of(result) == "No matches found"
+    assert extract_result_text(result) == "No matches found"
 
 
 async def test_a_rule_on_the_link_or_on_the_real_path_hides_a_file(setup: GrepSetup):
@@ -442,7 +442,7 @@ async def test_a_rule_on_the_link_or_on_the_real_path_hides_a_file(setup: GrepSe
             result = await setup.grep(
                 "needle", mode, path="link", hides=lambda path, name=name: name in path.parts
             )
-            assert text_of(result).startswith("No ")
+            assert extract_result_text(result).startswith("No ")
 
 
 async def test_a_linked_path_is_searched_under_the_name_that_was_given(setup: GrepSetup):
@@ -496,7 +496,10 @@ async def test_a_file_that_vanishes_while_ripgrep_runs_is_no_error(setup: GrepSe
         "sys.exit(2)\n"
     )
 
-    assert text_of(await setup.grep("x", tool=setup.create_tool(ripgrep=gone))) == "No files found"
+    assert (
+        extract_result_text(await setup.grep("x", tool=setup.create_tool(ripgrep=gone)))
+        == "No files found"
+    )
 
 
 async def test_unusual_names_are_parsed_correctly_in_every_mode(setup: GrepSetup):
@@ -511,7 +514,7 @@ async def test_unusual_names_are_parsed_correctly_in_every_mode(setup: GrepSetup
     lines = await setup.grep_lines("needle")
     counts = await setup.grep_text("needle", "count")
 
-    assert sorted(text_of(files).split("\n")[1:]) == sorted(shown)
+    assert sorted(extract_result_text(files).split("\n")[1:]) == sorted(shown)
     assert lines == [f"{name}:1:needle" for name in shown]
     assert counts.split("\n")[:5] == [f"{name}:1" for name in shown]
     json.dumps(files.response, ensure_ascii=False).encode("utf-8")
@@ -524,7 +527,7 @@ async def test_unusual_names_are_hidden_like_others(setup: GrepSetup):
 
     for mode in ("files_with_matches", "content", "count"):
         result = await setup.grep("needle", mode, hides=lambda path: path.name in names)
-        assert text_of(result).startswith("No ")
+        assert extract_result_text(result).startswith("No ")
 
 
 async def test_long_lines_are_cut_around_their_first_match(setup: GrepSetup):
@@ -554,7 +557,7 @@ async def test_a_path_that_cannot_be_searched_is_an_error_that_names_it(setup: G
     os.mkfifo(setup.root / "pipe")
 
     async def message(path: str) -> str:
-        return error_of(await setup.grep("x", path=path))
+        return extract_error(await setup.grep("x", path=path))
 
     with fail_after(5):
         assert await message("nowhere") == f"Path does not exist: {setup.root}/nowhere"
@@ -581,8 +584,8 @@ async def test_unreadable_files_are_reported_beside_the_matches(setup: GrepSetup
     setup.write_file("a.txt")
     create_unreadable_depth(setup.root)
 
-    some = text_of(await setup.grep("needle"))
-    none = error_of(await setup.grep("absent"))
+    some = extract_result_text(await setup.grep("needle"))
+    none = extract_error(await setup.grep("absent"))
     hidden = await setup.grep("absent", hides=lambda path: path.parts[-1].startswith("d"))
 
     found, _, note = some.split("\n", 3)[1:]
@@ -590,7 +593,7 @@ async def test_unreadable_files_are_reported_beside_the_matches(setup: GrepSetup
     assert note.startswith(f"(Could not be searched: {'d' * 200}/")
     assert note.lower().endswith("name too long)")
     assert none == note[1:-1]
-    assert text_of(hidden) == "No files found"
+    assert extract_result_text(hidden) == "No files found"
 
 
 async def test_problems_with_hidden_files_are_not_reported(setup: GrepSetup):
@@ -605,7 +608,7 @@ async def test_problems_with_hidden_files_are_not_reported(setup: GrepSetup):
         "x", tool=setup.create_tool(ripgrep=failing), hides=lambda path: "secret" in path.name
     )
 
-    assert error_of(result) == "Could not be searched: open: Permission denied"
+    assert extract_error(result) == "Could not be searched: open: Permission denied"
 
 
 async def test_a_search_that_times_out_returns_partial_results_with_a_note(setup: GrepSetup):
@@ -617,7 +620,7 @@ async def test_a_search_that_times_out_returns_partial_results_with_a_note(setup
     with fail_after(10):
         result = await setup.grep("x", tool=setup.create_tool(ripgrep=stuck, seconds=2))
 
-    assert text_of(result) == (
+    assert extract_result_text(result) == (
         "Found 1 file\na.txt\n\n(The search was stopped after 2 seconds and is not complete."
         " Give a narrower path, glob or type.)"
     )
@@ -631,7 +634,7 @@ async def test_a_search_that_times_out_without_results_is_an_error(setup: GrepSe
     with fail_after(10):
         result = await setup.grep("x", tool=setup.create_tool(ripgrep=stuck, seconds=0.1))
 
-    assert error_of(result) == (
+    assert extract_error(result) == (
         "The search was stopped after 0.1 seconds and is not complete."
         " Give a narrower path, glob or type."
     )
@@ -642,7 +645,7 @@ async def test_a_program_that_crashes_is_an_error(setup: GrepSetup):
 
     result = await setup.grep("x", tool=setup.create_tool(ripgrep=crashing))
 
-    assert error_of(result) == "ripgrep failed: ended by signal 9"
+    assert extract_error(result) == "ripgrep failed: ended by signal 9"
 
 
 async def test_cancelling_kills_ripgrep(setup: GrepSetup):
@@ -685,7 +688,7 @@ async def test_ripgrep_is_ended_once_the_page_is_full(setup: GrepSetup):
             "x", "content", tool=setup.create_tool(ripgrep=endless), head_limit=1
         )
 
-    assert text_of(result).split("\n")[0] == "a:1:x"
+    assert extract_result_text(result).split("\n")[0] == "a:1:x"
 
 
 async def test_hard_patterns_do_not_hang(setup: GrepSetup):
@@ -694,7 +697,7 @@ async def test_hard_patterns_do_not_hang(setup: GrepSetup):
     with fail_after(20):
         assert await setup.grep_text("(a+)+$") == "Found 1 file\na"
         assert await setup.grep_text("(a*)*(a*)*b") == "No files found"
-        assert "exceeds size limit" in error_of(await setup.grep("(a{1000}){1000}{1000}"))
+        assert "exceeds size limit" in extract_error(await setup.grep("(a{1000}){1000}{1000}"))
 
 
 async def test_memory_stays_bounded_over_a_large_output(setup: GrepSetup):
@@ -803,7 +806,7 @@ async def test_a_stored_result_is_searched_without_a_workspace(setup: GrepSetup)
     with pytest.raises(Refused) as caught:
         await setup.grep("needle", tool=tool, path="/etc")
 
-    assert text_of(result) == "1:needle"
+    assert extract_result_text(result) == "1:needle"
     assert str(caught.value) == (
         "no workspace: nobody chose one; start the server with --workspace DIR"
     )
@@ -910,7 +913,7 @@ def test_ripgrep_is_not_taken_from_a_relative_entry_of_path(tmp_path: Path):
 async def test_ripgrep_that_cannot_be_started_is_an_error(setup: GrepSetup):
     result = await setup.grep("x", tool=setup.create_tool(ripgrep=setup.root / "absent"))
 
-    assert error_of(result) == (
+    assert extract_error(result) == (
         f"cannot start '{setup.root}/absent': no such executable; install it, or correct the name"
         " or PATH"
     )
