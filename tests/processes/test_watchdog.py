@@ -205,9 +205,16 @@ def test_a_watchdog_without_input_kills_no_process() -> None:
 
 def test_only_an_exact_marker_matches() -> None:
     with subprocess.Popen(
-        ["sleep", "600"], env={**ENV, kill_tree.MARKER_VARIABLE: "abc.12"}, start_new_session=True
+        ["sh", "-c", "echo ready; read line"],
+        env={**ENV, kill_tree.MARKER_VARIABLE: "abc.12"},
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
         try:
+            # Before the program has started, its environment cannot be read.
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
             found = {
                 name: process.pid in kill_tree.find_processes(set(), mark)
                 for name, mark in {
