@@ -37,11 +37,11 @@ class StateDirectory:
         root = _create_private_directory(
             path or Path(user_state_dir("mcp-dispatch", appauthor=False))
         )
-        rooms = {
+        directories = {
             name: _create_private_directory(root / name)
             for name in ("results", "journal", "catalogue", "logs", "run")
         }
-        return cls(root, **rooms)
+        return cls(root, **directories)
 
 
 def _create_private_directory(path: Path) -> Path:
