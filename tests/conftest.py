@@ -28,7 +28,6 @@ LONG_MODULES = (
     "docs/test_readme.py",
     "e2e/test_http_load.py",
     "e2e/test_published_servers.py",
-    "e2e/test_startup_cost.py",
 )
 """They start first, so that no worker waits for one of them at the end of a parallel run."""
 
