@@ -1,11 +1,13 @@
 """Fixtures and settings of all tests."""
 
+import compileall
 import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import mcp_dispatch
 from tests.support.client import Installation
 from tests.support.depth import IS_DEEP
 
@@ -30,6 +32,13 @@ LONG_MODULES = (
     "e2e/test_published_servers.py",
 )
 """They start first, so that no worker waits for one of them at the end of a parallel run."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the package once: hundreds of tests start a server process, and the environment may
+    keep each of them from writing bytecode."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(mcp_dispatch.__file__).parent, quiet=1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
